@@ -902,9 +902,9 @@ static int print_values_take(struct cli *cli, json_t *document)
 		operation_, .view = {.columns = columns_ } \
 	}
 /* Each cell of a store that is split has its own. */
-#define LIST_OF_CELLS(operation_, columns_)                                    \
-	{                                                                      \
-		operation_, .view = {.columns = columns_ }, .is_of_cells = true \
+#define LIST_OF_CELLS(operation_, columns_)                                      \
+	{                                                                        \
+		operation_, .view = { .columns = columns_ }, .is_of_cells = true \
 	}
 #define STATS(operation_)                                  \
 	{                                                  \

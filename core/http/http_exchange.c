@@ -1105,7 +1105,8 @@ static bool begin(struct http_conn *c, const char *data, size_t len)
 		refuse(c, why);
 		return true;
 	}
-	if (c->spec.ops->is_elsewhere && c->spec.ops->is_elsewhere(c->spec.ctx, q->head.target)) {
+	if (c->spec.ops->is_elsewhere &&
+	    c->spec.ops->is_elsewhere(c->spec.ctx, q->head.target)) {
 		forget_request(q);
 		return false;
 	}

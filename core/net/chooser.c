@@ -16,9 +16,8 @@ static void choose_vhost(struct choice *out, struct slice text)
 	char name[3 * NAME_LEN_MAX];
 
 	choose(out, CHOICE_NONE);
-	if (text.len > sizeof(name) ||
-	    percent_decode(text, name, &out->vhost_len) < 0 || out->vhost_len == 0 ||
-	    out->vhost_len > NAME_LEN_MAX)
+	if (text.len > sizeof(name) || percent_decode(text, name, &out->vhost_len) < 0 ||
+	    out->vhost_len == 0 || out->vhost_len > NAME_LEN_MAX)
 		return;
 	memcpy(out->vhost, name, out->vhost_len);
 	out->kind = CHOICE_VHOST;

@@ -23,7 +23,8 @@ struct choice {
 	char vhost[NAME_LEN_MAX];
 };
 
-/* Of the line protocol: cell= of HELLO, else vhost=, else /. Of STOMP: host of CONNECT. */
+/* Of the line protocol: cell= of HELLO, else vhost=, else /. Of STOMP: host of CONNECT.
+ */
 void chooser_read(struct slice data, struct choice *out);
 /* Of an HTTP request, whose first line is enough. */
 void chooser_read_http(struct slice data, struct choice *out);

@@ -180,6 +180,18 @@ static void tick_end(struct conn *c)
 		look_for_end(c);
 }
 
+/* As the protocol would, if there were one. */
+static void tick_undecided(struct conn *c, int64_t now_ms)
+{
+	const struct server_config *config = &c->server->config;
+
+	if (c->is_http && now_ms - c->accepted_ms > config->http_timeout_ms)
+		conn_close(c);
+	else if (config->idle_timeout_ms &&
+		 now_ms - c->last_read_ms > config->idle_timeout_ms)
+		conn_close_with(c, "busy no input for the idle timeout");
+}
+
 void conn_tick(struct conn *c, int64_t now_ms)
 {
 	int64_t idle_ms = c->server->config.idle_timeout_ms;
@@ -198,6 +210,8 @@ void conn_tick(struct conn *c, int64_t now_ms)
 	if (c->gate && !c->protocol && !c->is_shaking)
 		gate_tick(c->gate, now_ms);
 	tick_end(c);
+	if (c->is_undecided && !c->is_finishing && !c->is_closing)
+		tick_undecided(c, now_ms);
 	/* Input that is held back is not silence. */
 	if (!c->protocol || c->is_finishing || c->is_closing)
 		return;

@@ -57,12 +57,12 @@ struct conn {
 	bool is_ended;  /* the peer has closed its side, and all before that was read */
 	bool has_left;  /* it has closed its side */
 	bool is_lingering;
-	bool is_closing;  /* conn_close was called */
-	bool is_closed;   /* uv_close was called */
-	bool is_local;    /* the peer is on this machine */
-	bool is_shaking;  /* TLS is not agreed upon yet */
-	bool is_stranger; /* must log in and has not */
-	bool is_brief;    /* it does not linger */
+	bool is_closing;   /* conn_close was called */
+	bool is_closed;    /* uv_close was called */
+	bool is_local;     /* the peer is on this machine */
+	bool is_shaking;   /* TLS is not agreed upon yet */
+	bool is_stranger;  /* must log in and has not */
+	bool is_brief;     /* it does not linger */
 	bool is_undecided; /* of a store that is split: which cell it is for */
 	bool has_moved; /* its next request is for `cell`, and that is another broker's */
 	unsigned cell;

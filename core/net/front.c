@@ -30,16 +30,16 @@ struct front {
 	struct server *server;
 	unsigned cell;
 	struct tls_context *tls; /* NULL: no owner was at tls: so far */
-	char what[32]; /* "the store", "cell 2" */
+	char what[32];           /* "the store", "cell 2" */
 	/* Of store_membership, as it was in the last turn. */
 	char owner[40];
 	char at[NET_ADDRESS_MAX];
 	struct relay_list waiting; /* without an uplink; the first to come is the first */
 	struct relay_list others;
-	struct uplink *member; /* NULL: none */
-	bool is_member;        /* the owner knows us */
+	struct uplink *member;     /* NULL: none */
+	bool is_member;            /* the owner knows us */
 	struct net_member vacancy; /* that the cell has no owner */
-	bool is_unreachable;   /* one client tries, the others wait for what it finds */
+	bool is_unreachable; /* one client tries, the others wait for what it finds */
 	int64_t tried_ms, member_tried_ms;
 };
 
@@ -493,7 +493,9 @@ struct front *front_create(struct server *s, unsigned cell)
 	snprintf(f->what, sizeof(f->what), "the store");
 	if (s->cells > 1)
 		snprintf(f->what, sizeof(f->what), "cell %u", cell);
-	f->vacancy = (struct net_member){ .at = "", .release = "", .cell = cell, .is_vacant = true };
+	f->vacancy = (struct net_member){
+		.at = "", .release = "", .cell = cell, .is_vacant = true
+	};
 	TAILQ_INIT(&f->waiting);
 	TAILQ_INIT(&f->others);
 	return f;

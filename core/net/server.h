@@ -119,7 +119,8 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 /* Clients are passed through to the owner of the store (front.h), until this broker owns
  * it. Before the first server_listen. */
 void server_be_front(struct server *s);
-/* This broker owns the store, or a cell of it: serve clients, and let other brokers in. */
+/* This broker owns the store, or a cell of it: serve clients, and let other brokers in.
+ */
 void server_be_owner(struct server *s);
 
 /* "HOST:PORT", "[IPv6]:PORT", either after "tls:", or "unix:PATH". Port 0 takes a free

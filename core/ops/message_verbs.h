@@ -22,7 +22,7 @@ extern const struct parameter message_verbs_touch[];
 /* Where the parameters of any of them go. What has no default is as it was before. */
 struct message_options {
 	uint64_t max, prefetch, rank, id;
-	uint64_t cell; /* UINT64_MAX: not given */
+	uint64_t cell;                       /* UINT64_MAX: not given */
 	uint64_t message_priority, expected; /* UINT64_MAX: not given */
 	uint64_t is_durable;
 	int64_t consumer_priority, partition;

@@ -1,8 +1,8 @@
 /* cells.c: rules follow those of the other owners of a store that is split into cells.
  *
- * Whoever makes rules active writes them to Redis, and counts that. The others see another
- * number within half a second, read which generation is the last one, and load it by all
- * steps. One that cannot load it keeps its own, and says so. */
+ * Whoever makes rules active writes them to Redis, and counts that. The others see
+ * another number within half a second, read which generation is the last one, and load it
+ * by all steps. One that cannot load it keeps its own, and says so. */
 #include <inttypes.h>
 
 #include "history.h"

@@ -555,6 +555,7 @@ static void write_one(void *ctx, const struct rule *rule)
 {
 	struct status *st = ctx;
 	const struct schedule *s = find(st->scheduler, rule->name);
+	const struct store *store = st->scheduler->broker->store;
 
 	/* Only what uses it runs. */
 	if (rule->is_shipped)
@@ -568,6 +569,9 @@ static void write_one(void *ctx, const struct rule *rule)
 			 schedule_spec_missed_name(rule->schedule->missed));
 	json_member_int(st->out, "jitter_ms", rule->schedule->jitter_ms);
 	json_member_bool(st->out, "active", rule->schedule->is_active);
+	if (store_cells(store) > 1)
+		json_member_int(st->out, "cell",
+				store_cell_of(store, slice_from(rule->schedule->vhost)));
 	if (s && s->is_listed)
 		write_state(st->out, s);
 	json_object_end(st->out);

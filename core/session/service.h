@@ -85,9 +85,9 @@ struct service {
 	bool was_open;         /* nobody had to log in */
 	/* With cells: what other owners write. */
 	uint64_t users_seen, users_asked; /* changes of users */
-	bool is_reading_users;
-	int64_t users_rest_ms; /* by mono_ms: not before then */
-	uint64_t places_seen;  /* changes of where vhosts are */
+	bool is_reading_users, is_reading_vhosts;
+	int64_t users_rest_ms;              /* by mono_ms: not before then */
+	uint64_t places_seen, places_asked; /* changes of where vhosts are */
 	struct session
 		*recheck;   /* the next one of service_users_recheck_turn; NULL: none */
 	int64_t recheck_ms; /* when that began last */

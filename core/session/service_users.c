@@ -216,16 +216,47 @@ static void on_users(void *ctx, int status, const char *text,
 			users_remove(us, slice_from(u->name));
 }
 
+static void on_vhost(void *ctx, const struct store_definition *d)
+{
+	struct service *s = ctx;
+	struct error ignored;
+	struct vhost *v;
+
+	if (vhost_recover(s->broker, d->name, &v, &ignored) == TIDE_OK)
+		v->is_kept = true;
+}
+
+static void on_vhosts(void *ctx, int status, const char *text)
+{
+	struct service *s = ctx;
+
+	s->is_reading_vhosts = false;
+	if (status < 0 || s->broker->is_closing)
+		return;
+	s->places_seen = s->places_asked;
+	scheduler_update(s->scheduler);
+}
+
+/* The owner of another cell has placed a vhost in ours, or we have given one away. */
+static void follow_places(struct service *s)
+{
+	s->places_asked = store_changes(s->broker->store, STORE_CHANGE_PLACES);
+	if (s->is_reading_vhosts || s->places_asked == s->places_seen)
+		return;
+	s->is_reading_vhosts = true;
+	store_vhosts_read(s->broker->store, on_vhost, on_vhosts, s);
+}
+
 void service_users_follow(struct service *s)
 {
 	const struct broker *b = s->broker;
 
 	if (!b->env.store || store_cells(b->store) == 1 || !b->is_started ||
-	    b->is_closing || s->is_reading_users || b->mono_ms < s->users_rest_ms)
+	    b->is_closing)
 		return;
-	if (store_changes(b->store, STORE_CHANGE_PLACES) != s->places_seen)
-		scheduler_update(s->scheduler);
-	s->places_seen = store_changes(b->store, STORE_CHANGE_PLACES);
+	follow_places(s);
+	if (s->is_reading_users || b->mono_ms < s->users_rest_ms)
+		return;
 	s->users_asked = store_changes(b->store, STORE_CHANGE_USERS);
 	if (s->users_asked == s->users_seen)
 		return;

@@ -339,7 +339,9 @@ struct session_facts session_facts(const struct session *s)
 {
 	const struct broker_config *c = &s->broker->config;
 
-	return (struct session_facts){ vhost_slice(s->vhost), s->number, c->node,
+	return (struct session_facts){ vhost_slice(s->vhost),
+				       s->number,
+				       c->node,
 				       c->channels_max,
 				       store_confirm_level(s->broker->store),
 				       service_net_cell(s->service),

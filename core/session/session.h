@@ -147,7 +147,7 @@ struct session_facts {
 	uint64_t number; /* of the connection */
 	unsigned node;
 	unsigned channels_max;
-	const char *confirm; /* what an OK to a durable change means */
+	const char *confirm;  /* what an OK to a durable change means */
 	unsigned cell, cells; /* of the store: this broker's, and how many there are */
 };
 struct session_facts session_facts(const struct session *s);

@@ -31,11 +31,12 @@ int session_check_cell(const struct session *s, struct slice vhost, struct error
 
 	if (cells == 1 || cell == service_net_cell(s->service))
 		return TIDE_OK;
-	return error_set(err, TIDE_EMISMATCH,
-			 "vhost '%.*s' is of cell %u of %u, and another broker owns that: "
-			 "name the vhost where the connection begins (HELLO vhost=, host "
-			 "of STOMP, ?vhost= of a URL), or the cell (HELLO cell=, ?cell=)",
-			 SLICE_HEAD(vhost, 64), cell, cells);
+	return error_set(
+		err, TIDE_EMISMATCH,
+		"vhost '%.*s' is of cell %u of %u, and another broker owns that: "
+		"name the vhost where the connection begins (HELLO vhost=, host "
+		"of STOMP, ?vhost= of a URL), or the cell (HELLO cell=, ?cell=)",
+		SLICE_HEAD(vhost, 64), cell, cells);
 }
 
 /* It was deleted under the session; or whoever came for the cell alone would write to a

@@ -340,7 +340,8 @@ static int wait_turn(struct session *s, const struct declare_spec *spec, struct 
 	return err->code;
 }
 
-/* In which cell it is to be. */
+/* In which cell it is to be. Only the owner of the cell where it would be gives it away.
+ */
 static int place_vhost(struct session *s, const struct declare_spec *spec,
 		       struct reply *r, struct error *err)
 {
@@ -351,20 +352,22 @@ static int place_vhost(struct session *s, const struct declare_spec *spec,
 				 "'on-demand' is for the owner of cell %lld: declare the "
 				 "vhost again, there",
 				 (long long)spec->cell);
-	return vhost_place(s->broker, spec->name, spec->cell, is_inside, &r->waiter, err);
+	if (vhost_place(s->broker, spec->name, spec->cell, is_inside, &r->waiter, err) <
+	    0)
+		return err->code;
+	s->is_visitor |= is_inside && spec->cell != store_cell(s->broker->store);
+	return TIDE_OK;
 }
 
 static int declare_vhost(struct session *s, const struct declare_spec *spec,
 			 struct reply *r, struct error *err)
 {
-	int rc = TIDE_OK;
+	int rc = session_check_cell(s, spec->name, err);
 
 	if (s->broker->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
-	if (spec->cell >= 0)
+	if (rc == TIDE_OK && spec->cell >= 0)
 		rc = place_vhost(s, spec, r, err);
-	else
-		rc = session_check_cell(s, spec->name, err);
 	if (rc == TIDE_OK && store_has_vhost(s->broker->store, spec->name))
 		rc = vhost_keep_declare(s->broker, spec->name, (int)spec->on_demand,
 					&r->waiter, err);

@@ -318,9 +318,10 @@ static void write_member(struct session *s, const void *item, struct json *j)
 	else
 		json_uint(j, m->node);
 	json_member_text(j, "at", m->at);
-	json_member_text(j, "state", m->is_vacant  ? "none"
-				     : m->is_front ? "front"
-						   : "owner");
+	json_member_text(j, "state",
+			 m->is_vacant  ? "none"
+			 : m->is_front ? "front"
+				       : "owner");
 	json_key(j, "cell");
 	if (m->is_front)
 		json_nil(j);

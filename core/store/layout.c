@@ -63,7 +63,8 @@ unsigned layout_slot(struct slice key)
 	tag = slice_skip(tag, tag.len > 0);
 	size_t end = slice_find(tag, '}');
 	/* An empty tag, or one without an end, is none. */
-	return layout_crc16(end > 0 && end < tag.len ? (struct slice){ tag.data, end } : key) %
+	return layout_crc16(end > 0 && end < tag.len ? (struct slice){ tag.data, end }
+						     : key) %
 	       LAYOUT_SLOTS;
 }
 
@@ -185,8 +186,8 @@ static bool read_document(struct slice rest, struct layout_name *out)
 
 		if (documents[i].is_family
 			    ? !slice_has_prefix(rest, name)
-			    : !slice_is(rest, name) && !(documents[i].has_cells &&
-							 is_of_cell(rest, name)))
+			    : !slice_is(rest, name) &&
+				      !(documents[i].has_cells && is_of_cell(rest, name)))
 			continue;
 		out->kind = LAYOUT_DOCUMENT;
 		out->type = "hash";

@@ -71,14 +71,14 @@ static void read_field(struct redis_holder_record *r, struct slice name,
 		r->cells = (unsigned)number;
 }
 
-void redis_record_read(struct redis_holder_record *r, const redisReply *reply)
+void redis_cells_read_record(struct redis_holder_record *r, const redisReply *reply)
 {
 	for (size_t i = 0; i + 1 < reply->elements; i += 2)
 		read_field(r, text_of(reply->element[i]), text_of(reply->element[i + 1]));
 }
 
-bool redis_watch_count(struct redis_watch *w, const struct redis_holder_record *r,
-		       bool is_alive)
+bool redis_cells_count_look(struct redis_watch *w, const struct redis_holder_record *r,
+			    bool is_alive)
 {
 	bool is_new = strcmp(w->last_seen, r->incarnation) != 0;
 
@@ -90,7 +90,7 @@ bool redis_watch_count(struct redis_watch *w, const struct redis_holder_record *
 	return is_new;
 }
 
-bool redis_watch_is_over(const struct redis_watch *w, const struct redis_holder_record *r,
+bool redis_cells_is_over(const struct redis_watch *w, const struct redis_holder_record *r,
 			 bool is_alive)
 {
 	if (w->lapsed_looks >= REDIS_LAPSED_LOOKS)
@@ -117,7 +117,7 @@ static void read_name(struct slice name, struct redis_client *out)
 	out->incarnation = rest;
 }
 
-bool redis_client_read(struct slice line, struct redis_client *out)
+bool redis_cells_read_client(struct slice line, struct redis_client *out)
 {
 	uint64_t idle = UINT64_MAX;
 
@@ -228,7 +228,7 @@ void redis_cells_reply(struct redis_cells *cs, unsigned index, const redisReply 
 	} else if (index >= 2 && index - 2 < STORE_CELLS_MAX) {
 		r = &cs->cells[index - 2].record;
 		*r = (struct redis_holder_record){ .is_released = true };
-		redis_record_read(r, reply);
+		redis_cells_read_record(r, reply);
 	}
 }
 
@@ -242,7 +242,8 @@ static void swap_placed(struct redis_cells *cs)
 {
 	struct buf before = cs->placed;
 
-	cs->places += !slice_is_equal(buf_slice(&cs->placed), buf_slice(&cs->placed_next));
+	cs->places +=
+		!slice_is_equal(buf_slice(&cs->placed), buf_slice(&cs->placed_next));
 	cs->placed = cs->placed_next;
 	cs->placed_next = before;
 	if (cs->placing_looks == 0 || --cs->placing_looks > 0)
@@ -259,13 +260,45 @@ void redis_cells_judge(struct redis_cells *cs)
 	for (unsigned k = 0; k < cs->count; k++) {
 		struct redis_cell *c = &cs->cells[k];
 
-		redis_watch_count(&c->watch, &c->record, c->is_alive);
-		c->is_free = redis_watch_is_over(&c->watch, &c->record, c->is_alive);
+		redis_cells_count_look(&c->watch, &c->record, c->is_alive);
+		c->is_free = redis_cells_is_over(&c->watch, &c->record, c->is_alive);
 		if (!c->is_free || k == cs->own)
 			c->free_since_ms = 0;
 		else if (c->free_since_ms == 0)
 			c->free_since_ms = now_ms;
 	}
+}
+
+unsigned redis_cells_ask(struct redis_cells *cs, struct buf *out)
+{
+	unsigned count;
+
+	if (cs->own == STORE_NO_CELL)
+		return 0;
+	count = redis_cells_look(cs, out);
+	add(out, "CLIENT LIST TYPE normal");
+	cs->is_refused = false;
+	return count + 1;
+}
+
+bool redis_cells_answer(struct redis_cells *cs, const struct redis_request *r,
+			const redisReply *reply, unsigned db)
+{
+	struct slice list = text_of(reply);
+	struct redis_client client;
+
+	cs->is_refused |= reply->type == REDIS_REPLY_ERROR;
+	if (r->answered < r->replies) {
+		redis_cells_reply(cs, r->answered - 1, reply);
+		return true;
+	}
+	while (list.len > 0 && !cs->is_refused)
+		if (redis_cells_read_client(slice_cut(&list, '\n'), &client) &&
+		    client.db == db)
+			redis_cells_client(cs, &client);
+	if (!cs->is_refused)
+		redis_cells_judge(cs);
+	return false;
 }
 
 /* Vhosts. */

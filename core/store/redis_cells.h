@@ -18,6 +18,7 @@
 
 #include "base/buf.h"
 #include "host/machine.h"
+#include "redis_request.h"
 #include "store.h"
 
 /* The content of {tide}:holder, or of {tide}:holder:<cell>. */
@@ -32,21 +33,21 @@ struct redis_holder_record {
 	struct process process;
 	char at[STORE_ADDRESS_MAX]; /* where other brokers reach it; "": nowhere */
 };
-void redis_record_read(struct redis_holder_record *r, const redisReply *reply);
+void redis_cells_read_record(struct redis_holder_record *r, const redisReply *reply);
 
 /* How a record was seen to live, look after look. */
 struct redis_watch {
-	char last_seen[40]; /* an incarnation */
+	char last_seen[40];                 /* an incarnation */
 	unsigned alive_looks, lapsed_looks; /* one after the other */
 };
 #define REDIS_LAPSED_LOOKS 8
 /* In so many looks a connection that is alive must have been heard of since the first. */
 #define REDIS_ALIVE_LOOKS 10
 /* Count a look. True: the holder is another one than in the look before. */
-bool redis_watch_count(struct redis_watch *w, const struct redis_holder_record *r,
-		       bool is_alive);
+bool redis_cells_count_look(struct redis_watch *w, const struct redis_holder_record *r,
+			    bool is_alive);
 /* Nobody has what the record tells of any more. */
-bool redis_watch_is_over(const struct redis_watch *w, const struct redis_holder_record *r,
+bool redis_cells_is_over(const struct redis_watch *w, const struct redis_holder_record *r,
 			 bool is_alive);
 
 /* A line of CLIENT LIST. */
@@ -63,7 +64,7 @@ struct redis_client {
 	struct slice incarnation;
 };
 /* False: of no holder. */
-bool redis_client_read(struct slice line, struct redis_client *out);
+bool redis_cells_read_client(struct slice line, struct redis_client *out);
 
 struct redis_cell {
 	struct redis_holder_record record;
@@ -85,7 +86,8 @@ struct redis_cells {
 	/* The vhost that we place now. A look that was asked before it does not tell. */
 	char *placing;
 	unsigned placing_cell, placing_looks;
-	uint64_t users, rules, places;  /* changes: as Redis counts them; that we saw */
+	bool is_refused;               /* a reply to the look of an owner was an error */
+	uint64_t users, rules, places; /* changes: as Redis counts them; that we saw */
 };
 
 void redis_cells_init(struct redis_cells *cs, unsigned wanted);
@@ -97,6 +99,14 @@ void redis_cells_reply(struct redis_cells *cs, unsigned index, const redisReply 
 void redis_cells_client(struct redis_cells *cs, const struct redis_client *client);
 /* After the last reply, and the list. */
 void redis_cells_judge(struct redis_cells *cs);
+
+/* A look by an owner, as one request, with the list. 0: we own none. */
+unsigned redis_cells_ask(struct redis_cells *cs, struct buf *out);
+/* A reply to it; gives whether more of them come.
+ *
+ * @param db  of the connection */
+bool redis_cells_answer(struct redis_cells *cs, const struct redis_request *r,
+			const redisReply *reply, unsigned db);
 
 /* Was it placed, and where; STORE_NO_CELL: it was not. */
 unsigned redis_cells_place_of(const struct redis_cells *cs, struct slice vhost);

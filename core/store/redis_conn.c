@@ -39,7 +39,6 @@ static void try_connect(struct redis_conn *c);
 static void send_holder_round(struct redis_conn *c);
 static void refuse_all(struct redis_conn *c, const char *text);
 static void on_grace_over(uv_timer_t *timer);
-static void point_at_commands(struct redis_conn *c);
 
 /* The prepare callback runs before the loop sleeps. The idle handle does
  * nothing but keep the loop from sleeping, for the case that the flush was
@@ -383,24 +382,15 @@ static void tell_up(struct redis_conn *c)
 		  h->is_append_only ? "append-only" : "no append-only file",
 		  h->is_append_only && h->fsync[0] ? ", fsync " : "",
 		  h->is_append_only ? h->fsync : "");
-	if (c->state != STORE_STARTING) {
+	if (c->state == STORE_STARTING) {
+		redis_hello_tell(h, err.text, c->config.address,
+				 has_sentinel(c) && c->config.hold != STORE_HOLD_NONE);
+	} else {
 		c->stats.reconnects++;
 		log_info("store: %s is back after %llu ms, %llu request%s sent again",
 			 err.text, (unsigned long long)(uv_now(c->loop) - c->began_at_ms),
 			 again, again == 1 ? "" : "s");
-	} else if (!h->is_append_only) {
-		log_warn("store: %s: confirmed messages may be lost if it dies",
-			 err.text);
 	}
-	if (c->state == STORE_STARTING && h->confirm->is.replicas > 0)
-		log_info("store: %s; --confirm %s", err.text, h->confirm->text);
-	else if (c->state == STORE_STARTING && has_sentinel(c) && !h->has_min_replicas &&
-		 c->config.hold != STORE_HOLD_NONE)
-		log_warn("store: %s has min-replicas-to-write 0: if it is cut off from "
-			 "its replicas and the Sentinels, it goes on confirming "
-			 "messages, which are lost when it comes back as a "
-			 "replica",
-			 c->config.address);
 	if (h->is_cluster && !c->config.self->is_told &&
 	    c->config.hold != STORE_HOLD_NONE)
 		c->config.self->is_told = redis_hello_warn(h, c->config.address);
@@ -419,43 +409,14 @@ static void ask(struct redis_conn *c, struct redis_request *r)
 /* The owner of a cell looks at the others. */
 static void ask_cells(struct redis_conn *c)
 {
-	struct redis_cells *cells = &c->config.self->cells;
-
-	if (c->holder.is_guest || cells->own == STORE_NO_CELL || c->is_watch_out)
+	if (c->holder.is_guest || c->is_watch_out)
 		return;
 	buf_clear(&c->watch_bytes);
-	c->watch.replies = redis_cells_look(cells, &c->watch_bytes) + 1;
-	buf_append_text(&c->watch_bytes, "*4\r\n$6\r\nCLIENT\r\n$4\r\nLIST\r\n"
-					 "$4\r\nTYPE\r\n$6\r\nnormal\r\n");
+	c->watch.replies = redis_cells_ask(&c->config.self->cells, &c->watch_bytes);
 	c->watch_part = redis_request_part(buf_slice(&c->watch_bytes));
-	c->watch.parts = &c->watch_part;
-	c->watch.part_count = 1;
-	c->is_watch_out = true;
-	c->is_watch_refused = false;
-	ask(c, &c->watch);
-}
-
-static void on_watch_reply(struct redis_conn *c, const redisReply *reply)
-{
-	struct redis_cells *cells = &c->config.self->cells;
-	struct slice list = SLICE("");
-	struct redis_client client;
-
-	c->is_watch_refused |= reply->type == REDIS_REPLY_ERROR;
-	if (c->watch.answered < c->watch.replies) {
-		redis_cells_reply(cells, c->watch.answered - 1, reply);
-		return;
-	}
-	c->is_watch_out = false;
-	if (c->is_watch_refused)
-		return;
-	if (reply->type == REDIS_REPLY_STRING)
-		list = (struct slice){ reply->str, reply->len };
-	while (list.len > 0)
-		if (redis_client_read(slice_cut(&list, '\n'), &client) &&
-		    client.db == c->config.url->db)
-			redis_cells_client(cells, &client);
-	redis_cells_judge(cells);
+	c->is_watch_out = c->watch.replies > 0;
+	if (c->is_watch_out)
+		ask(c, &c->watch);
 }
 
 static void on_beat(uv_timer_t *timer)
@@ -542,6 +503,13 @@ static void send_waiting(struct redis_conn *c)
 	}
 	redis_confirm_note(&c->confirm);
 	schedule_flush(c);
+}
+
+/* Requests on their way point to the bytes: the link is dropped before they change. */
+static void point_at_commands(struct redis_conn *c)
+{
+	c->beat_part = redis_request_part(redis_holder_beat(&c->holder));
+	c->count_part = redis_request_part(redis_holder_count(&c->holder));
 }
 
 static void enter_up(struct redis_conn *c)
@@ -987,7 +955,8 @@ static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *
 	else if (r == &c->beat)
 		on_beat_reply(c, reply);
 	else if (r == &c->watch)
-		on_watch_reply(c, reply);
+		c->is_watch_out = redis_cells_answer(&c->config.self->cells, r, reply,
+						     c->config.url->db);
 	else if (r == &c->trouble.key.request)
 		redis_trouble_key_reply(&c->trouble, reply, uv_now(c->loop));
 	else if (r == &c->confirm.request && r->answered < r->replies)
@@ -1084,13 +1053,6 @@ void redis_conn_leave(struct redis_conn *c, const char *why)
 		enter(c, PHASE_WAITING, 0);
 }
 
-/* Requests on their way point to the bytes: the link is dropped before they change. */
-static void point_at_commands(struct redis_conn *c)
-{
-	c->beat_part = redis_request_part(redis_holder_beat(&c->holder));
-	c->count_part = redis_request_part(redis_holder_count(&c->holder));
-}
-
 void redis_conn_set_record(struct redis_conn *c, const char *key, const char *probe)
 {
 	redis_conn_leave(c, "its slots are others now");
@@ -1136,6 +1098,8 @@ static void init_holder(struct redis_conn *c)
 	c->beat.parts = &c->beat_part;
 	c->beat.part_count = 1;
 	c->beat.replies = REDIS_HOLDER_BEAT_REPLIES;
+	c->watch.parts = &c->watch_part;
+	c->watch.part_count = 1;
 }
 
 struct redis_conn *redis_conn_create(uv_loop_t *loop,

@@ -40,7 +40,7 @@ struct redis_conn_config {
 	bool is_joining; /* and for ever: others are up already */
 	enum store_hold hold;
 	unsigned node;
-	unsigned cells; /* see store_config */
+	unsigned cells;                            /* see store_config */
 	const char *at;                            /* see store_config */
 	bool is_sole;                              /* see redis_holder */
 	const struct redis_confirm_level *confirm; /* outlives the connection */
@@ -139,9 +139,9 @@ struct redis_conn {
 	struct redis_request watch;
 	struct buf watch_bytes;
 	uv_buf_t watch_part;
-	bool is_watch_out, is_watch_refused;
-	bool is_standing_by;        /* a start that waits as long as it takes */
-	bool is_leaving;            /* the link is dropped as it should be */
+	bool is_watch_out;
+	bool is_standing_by; /* a start that waits as long as it takes */
+	bool is_leaving;     /* the link is dropped as it should be */
 	bool is_closing;
 	void (*on_closed)(void *ctx);
 	void *closed_ctx;

@@ -220,6 +220,21 @@ void redis_hello_refuse(struct redis_hello *h, const char *why)
 	judge(h, REDIS_HELLO_REFUSED, "%s", why);
 }
 
+void redis_hello_tell(const struct redis_hello *h, const char *what, const char *address,
+		      bool has_sentinel)
+{
+	if (!h->is_append_only)
+		log_warn("store: %s: confirmed messages may be lost if it dies", what);
+	if (h->confirm->is.replicas > 0)
+		log_info("store: %s; --confirm %s", what, h->confirm->text);
+	else if (has_sentinel && !h->has_min_replicas)
+		log_warn("store: %s has min-replicas-to-write 0: if it is cut off from "
+			 "its replicas and the Sentinels, it goes on confirming "
+			 "messages, which are lost when it comes back as a "
+			 "replica",
+			 address);
+}
+
 bool redis_hello_warn(const struct redis_hello *h, const char *address)
 {
 	bool is_synced = !h->fsync[0] || strcmp(h->fsync, "always") == 0;

@@ -59,5 +59,11 @@ unsigned redis_hello_begin(struct redis_hello *h, struct buf *out);
 void redis_hello_reply(struct redis_hello *h, unsigned index, const redisReply *reply);
 /* Refuse this Redis for a reason that was found elsewhere. */
 void redis_hello_refuse(struct redis_hello *h, const char *why);
+/* Log of the start what an operator should know of confirms.
+ *
+ * @param what  the Redis and how it is set up
+ * @param has_sentinel  it is a master that may be replaced while we hold it */
+void redis_hello_tell(const struct redis_hello *h, const char *what, const char *address,
+		      bool has_sentinel);
 /* Log the settings that a node of a Redis Cluster should not have. False: it has none. */
 bool redis_hello_warn(const struct redis_hello *h, const char *address);

@@ -172,13 +172,13 @@ static unsigned add_look(struct redis_holder *h, struct buf *out)
 }
 
 /* The command that runs a script, word by word. */
-struct words {
+struct script_words {
 	struct buf bytes;
 	size_t count;
 };
 
 TIDE_PRINTF(2, 3)
-static void put(struct words *w, const char *format, ...)
+static void put(struct script_words *w, const char *format, ...)
 {
 	char word[STORE_ADDRESS_MAX];
 	va_list args;
@@ -190,10 +190,10 @@ static void put(struct words *w, const char *format, ...)
 	w->count++;
 }
 
-static struct words begin_script(const struct redis_holder *h, struct slice script,
-				 size_t keys)
+static struct script_words begin_script(const struct redis_holder *h, struct slice script,
+					size_t keys)
 {
-	struct words w = { { 0 }, 0 };
+	struct script_words w = { { 0 }, 0 };
 	struct buf text = { 0 };
 
 	put(&w, "EVAL");
@@ -206,7 +206,7 @@ static struct words begin_script(const struct redis_holder *h, struct slice scri
 	return w;
 }
 
-static unsigned end_script(struct words *w, struct buf *out)
+static unsigned end_script(struct script_words *w, struct buf *out)
 {
 	resp_array(out, w->count);
 	buf_append_slice(out, buf_slice(&w->bytes));
@@ -215,7 +215,7 @@ static unsigned end_script(struct words *w, struct buf *out)
 }
 
 /* Without the node. */
-static void put_process(struct words *w, const struct process *p)
+static void put_process(struct script_words *w, const struct process *p)
 {
 	put(w, "host");
 	put(w, "%s", p->host);
@@ -231,20 +231,20 @@ static void put_process(struct words *w, const struct process *p)
 	put(w, "%lld", (long long)machine_clock_ms(CLOCK_REALTIME));
 }
 
-static void put_number(struct words *w, const char *name, uint64_t n)
+static void put_number(struct script_words *w, const char *name, uint64_t n)
 {
 	put(w, "%s", name);
 	put(w, "%llu", (unsigned long long)n);
 }
 
-static void put_incarnation(struct words *w, const struct redis_holder *h)
+static void put_incarnation(struct script_words *w, const struct redis_holder *h)
 {
 	put(w, "incarnation");
 	put(w, "%s", h->self->incarnation);
 }
 
 /* Without a secret no other broker is let in. */
-static void put_secret(struct words *w, const struct redis_holder *h)
+static void put_secret(struct script_words *w, const struct redis_holder *h)
 {
 	char secret[SECRET_MAX] = "";
 	struct error err;
@@ -258,7 +258,7 @@ static void put_secret(struct words *w, const struct redis_holder *h)
 static unsigned add_take(struct redis_holder *h, struct buf *out)
 {
 	const char *key = h->is_old ? LAYOUT_OLD_HOLDER_KEY : h->key;
-	struct words w = begin_script(h, script_holder_take, 2);
+	struct script_words w = begin_script(h, script_holder_take, 2);
 
 	snprintf(h->taken_from, sizeof(h->taken_from), "%s", h->record.incarnation);
 	put(&w, "%s", key);
@@ -281,8 +281,8 @@ static unsigned add_cell(struct redis_holder *h, struct buf *out)
 	const struct redis_holder_record *r =
 		has_cell(h) ? &h->record : &cells->cells[cell].record;
 	uint64_t epoch = r->epoch > cells->split ? r->epoch : cells->split;
-	struct words w = begin_script(h, script_holder_cell,
-				      h->is_guest ? 3 : 2 + (size_t)cells->count);
+	struct script_words w = begin_script(h, script_holder_cell,
+					     h->is_guest ? 3 : 2 + (size_t)cells->count);
 
 	snprintf(h->taken_from, sizeof(h->taken_from), "%s", r->incarnation);
 	put(&w, "%s:%u", h->base, cell);
@@ -304,7 +304,7 @@ static unsigned add_cell(struct redis_holder *h, struct buf *out)
 
 static unsigned add_split(struct redis_holder *h, struct buf *out)
 {
-	struct words w = begin_script(h, script_holder_split, 1);
+	struct script_words w = begin_script(h, script_holder_split, 1);
 
 	put(&w, "%s", h->key);
 	put(&w, "%s", h->self->incarnation);
@@ -317,7 +317,8 @@ static unsigned add_join(struct redis_holder *h, struct buf *out)
 {
 	const struct redis_cells *cells = &h->self->cells;
 	unsigned count = h->is_guest ? 0 : cells->count;
-	struct words w = begin_script(h, script_holder_join, h->is_guest ? 1 : 2 + count);
+	struct script_words w =
+		begin_script(h, script_holder_join, h->is_guest ? 1 : 2 + count);
 	uint64_t epoch = cells->split;
 
 	for (unsigned k = 0; k < count; k++)
@@ -408,7 +409,7 @@ static void read_connection(struct redis_holder *h, struct slice line)
 	struct redis_client c;
 	bool is_ours = has_cell(h), is_rival;
 
-	if (!redis_client_read(line, &c) || c.db != h->db || c.id == h->connection)
+	if (!redis_cells_read_client(line, &c) || c.db != h->db || c.id == h->connection)
 		return;
 	redis_cells_client(cells, &c);
 	is_rival = !is_ours || (c.split == cells->split && c.cell == cells->own);
@@ -416,8 +417,8 @@ static void read_connection(struct redis_holder *h, struct slice line)
 		return;
 	add(&h->fence, "CLIENT KILL ID %llu", (unsigned long long)c.id);
 	h->fence_count++;
-	h->is_other_alive |= is_rival && c.is_alive &&
-			     !slice_is(c.incarnation, h->self->incarnation);
+	h->is_other_alive |=
+		is_rival && c.is_alive && !slice_is(c.incarnation, h->self->incarnation);
 }
 
 static bool is_of_cells(const struct redis_holder *h, unsigned index)
@@ -433,7 +434,7 @@ static void read_look(struct redis_holder *h, unsigned index, const redisReply *
 	if (index == 1 && reply->type == REDIS_REPLY_INTEGER)
 		h->connection = (uint64_t)reply->integer;
 	if (index == 2 || (h->old_index && index == h->old_index && h->is_old))
-		redis_record_read(&h->record, reply);
+		redis_cells_read_record(&h->record, reply);
 	/* One that only counts is what was on its way to a Redis that was emptied. */
 	if (index == 2 && reply->elements > 0)
 		h->is_old = false;
@@ -486,7 +487,7 @@ static void refuse(struct redis_holder *h, unsigned index, const char *text)
 			   : index == 2            ? "read "
 			   : h->old_index && index == h->old_index
 				   ? "read " LAYOUT_OLD_HOLDER_KEY
-			   : is_of_cells(h, index) ? "read the records of the cells"
+			   : is_of_cells(h, index)  ? "read the records of the cells"
 			   : index == h->list_index ? "run CLIENT LIST"
 						    : "name its connection";
 
@@ -563,7 +564,8 @@ static void describe(const struct redis_holder_record *r, char *out, size_t size
 
 static bool may_take(const struct redis_holder *h)
 {
-	return h->is_sole || redis_watch_is_over(&h->watch, &h->record, h->is_other_alive);
+	return h->is_sole ||
+	       redis_cells_is_over(&h->watch, &h->record, h->is_other_alive);
 }
 
 static enum redis_holder_verdict lose(struct redis_holder *h, const char *who)
@@ -635,7 +637,7 @@ static enum redis_holder_verdict give_up(struct redis_holder *h, const char *for
 
 static enum redis_holder_verdict judge_other(struct redis_holder *h)
 {
-	bool is_new = redis_watch_count(&h->watch, &h->record, h->is_other_alive);
+	bool is_new = redis_cells_count_look(&h->watch, &h->record, h->is_other_alive);
 	bool is_standby = h->hold == STORE_HOLD_OR_WAIT;
 	bool is_there = h->watch.alive_looks >= REDIS_ALIVE_LOOKS;
 	char who[160];
@@ -880,9 +882,8 @@ enum redis_holder_verdict redis_holder_judge(struct redis_holder *h)
 	/* The look behind a migration finds the holder by its other name. */
 	h->step = HOLDER_LOOK;
 	/* Another broker was faster, or is the newer one. */
-	return h->was_raced || (step >= HOLDER_SPLIT && !h->is_taken)
-		       ? REDIS_HOLDER_OTHER
-		       : REDIS_HOLDER_MORE;
+	return h->was_raced || (step >= HOLDER_SPLIT && !h->is_taken) ? REDIS_HOLDER_OTHER
+								      : REDIS_HOLDER_MORE;
 }
 
 /* A copy from before this start: nobody has taken it since. */

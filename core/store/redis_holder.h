@@ -33,10 +33,11 @@
  * store without a holder is taken the same way, so that the one who comes second
  * finds the first whatever their versions are.
  *
- * A store that is split into cells (redis_cells.h) has a record for each, which is taken by
- * the same rules. To split it, a broker holds all of it first. A broker that finds it split
- * otherwise joins it first, when no cell has an owner: it takes all records at once, and
- * ends the connections of all others. So a former owner of any split writes nothing more.
+ * A store that is split into cells (redis_cells.h) has a record for each, which is taken
+ * by the same rules. To split it, a broker holds all of it first. A broker that finds it
+ * split otherwise joins it first, when no cell has an owner: it takes all records at
+ * once, and ends the connections of all others. So a former owner of any split writes
+ * nothing more.
  *
  * A broker that others may reach (store_config.at) says so in its record, and the first
  * of them leaves a secret in {tide}:cluster, by which they know each other.
@@ -110,7 +111,7 @@ struct redis_holder {
 	/* Found. */
 	char reason[ERROR_TEXT_MAX]; /* of REFUSED, LOST and STALE */
 	/* Within. */
-	char base[64], key[80]; /* of a single cell: "<base>:<cell>" */
+	char base[64], key[80];     /* of a single cell: "<base>:<cell>" */
 	char beat[320], count[192]; /* commands */
 	bool has_held;
 	uint64_t writes;     /* as Redis has told */
@@ -132,8 +133,8 @@ struct redis_holder {
 	bool is_full_told;  /* the log has it that all cells have owners */
 	struct redis_holder_record record;
 	bool is_old; /* layout 1, or nothing: the record is tide:holder, then migrated */
-	bool is_locked;     /* tide:holder keeps older brokers out */
-	int64_t moved;      /* keys, by the migration; -1: it was not ours */
+	bool is_locked; /* tide:holder keeps older brokers out */
+	int64_t moved;  /* keys, by the migration; -1: it was not ours */
 	struct redis_watch watch;
 	uint64_t connection;
 	bool is_other_alive, is_elsewhere, lacks_replicas;

@@ -864,7 +864,7 @@ bool store_master_next(const struct store *s, unsigned *place, struct store_mast
 static const struct redis_cells *cells_of(const struct store *s)
 {
 	return s && s->lanes && s->lanes->self.cells.wanted > 1 ? &s->lanes->self.cells
-								 : NULL;
+								: NULL;
 }
 
 unsigned store_cells(const struct store *s)

@@ -74,7 +74,7 @@ struct store_config {
 	const char *data_dir;   /* of the embedded Redis; exists */
 	enum store_fsync fsync; /* of the embedded Redis; an other one has its own */
 	enum store_hold hold;
-	unsigned node; /* of the broker that holds it, for people */
+	unsigned node;  /* of the broker that holds it, for people */
 	unsigned cells; /* 1: not split; at most STORE_CELLS_MAX */
 	/* Where other brokers reach this one; NULL: nowhere. The text outlives the store,
 	 * and may be written until the loop runs. */
@@ -185,8 +185,8 @@ uint64_t store_cell_vacant_ms(const struct store *s, unsigned cell);
 /* A vhost with a place was declared, and is in that cell for good. */
 bool store_is_placed(const struct store *s, struct slice vhost);
 
-/* Of a document, or of a field of one, that each cell has for itself: "name", and "name:2"
- * in cell 2. */
+/* Of a document, or of a field of one, that each cell has for itself: "name", and
+ * "name:2" in cell 2. */
 #define STORE_CELL_NAME_MAX 64
 void store_cell_name(const struct store *s, const char *name,
 		     char out[STORE_CELL_NAME_MAX]);
@@ -217,8 +217,7 @@ struct store_membership {
 	const char *owner_at; /* "": it lets no other broker in */
 	uint64_t owner_node;
 };
-void store_membership(const struct store *s, unsigned cell,
-		      struct store_membership *out);
+void store_membership(const struct store *s, unsigned cell, struct store_membership *out);
 
 /* For STATS and the metrics; all since the start. */
 struct store_stats {
@@ -605,6 +604,10 @@ struct store_definition {
 typedef void (*store_definition_fn)(void *ctx, const struct store_definition *d);
 void store_definition_load(struct store *s, store_definition_fn on_definition,
 			   store_done_fn on_end, void *ctx);
+
+/* The names of our vhosts, as Redis has them now. */
+void store_vhosts_read(struct store *s, store_definition_fn on_vhost,
+		       store_done_fn on_end, void *ctx);
 
 /* Small hashes beside the messages, for what the broker keeps of itself, what
  * scripts keep and what schedules have done: the document "rules:last" is the

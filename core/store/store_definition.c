@@ -315,7 +315,8 @@ struct load {
 	store_done_fn on_end;
 	void *ctx;
 	struct store *store;
-	unsigned left; /* requests without their reply */
+	bool is_shallow; /* vhosts alone */
+	unsigned left;   /* requests without their reply */
 	struct error err;
 };
 
@@ -382,7 +383,7 @@ static void on_load_reply(struct store_call *call, const redisReply *reply, bool
 	else if (load->err.code == TIDE_OK)
 		load->err = call->err;
 	for (size_t i = 0; reply && l->table == STORE_VHOSTS && i < reply->elements; i++)
-		if (!is_elsewhere(l, reply->element[i]))
+		if (!load->is_shallow && !is_elsewhere(l, reply->element[i]))
 			send_tables(call->store, load,
 				    store_reply_slice(reply->element[i]));
 	if (--load->left == 0)
@@ -505,6 +506,19 @@ void store_definition_load(struct store *s, store_definition_fn on_definition,
 	store_layout_check(s, on_finished, load);
 	/* Transactions may write to a queue that is being erased. */
 	store_transactions_finish(s, on_transactions_finished, load);
+}
+
+void store_vhosts_read(struct store *s, store_definition_fn on_vhost,
+		       store_done_fn on_end, void *ctx)
+{
+	struct load *load = mem_zalloc(sizeof(*load));
+
+	load->on_definition = on_vhost;
+	load->on_end = on_end;
+	load->ctx = ctx;
+	load->store = s;
+	load->is_shallow = true;
+	send_load(s, load, STORE_VHOSTS, SLICE(""));
 }
 
 /* ---- documents: small hashes of what the broker keeps of itself, what scripts keep,

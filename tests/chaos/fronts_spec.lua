@@ -129,8 +129,8 @@ local function start(redis, vhosts, ledger, ...)
     brokers[i] = Broker.start { listen = { 'unix:@DIR@/broker.sock' },
       args = { '--store', redis.url, '--cluster', 'unix:@DIR@/gate.sock', '--node', i, '--drain-timeout', '2s', ... } }
     for _, vhost in ipairs(vhosts) do
-      peers[#peers + 1] = setmetatable({ broker = brokers[i], vhost = vhost, ledger = ledger, publishing = {}, held = {},
-        acking = {} }, Peer)
+      peers[#peers + 1] = setmetatable({ broker = brokers[i], vhost = vhost, ledger = ledger,
+        publishing = {}, held = {}, acking = {} }, Peer)
     end
   end
   for _, vhost in ipairs(vhosts) do

@@ -2,7 +2,6 @@
 -- that they are for.
 local Broker = require 'support.broker'
 local Certs = require 'support.certs'
-local Client = require 'support.client'
 local Cluster = require 'support.cluster'
 local Http = require 'support.http'
 local Redis = require 'support.redis'
@@ -193,7 +192,8 @@ describe('with cells', function()
     end
     -- Bytes of a head may come one by one.
     local s = Stomp.open(brokers[3])
-    for byte in Stomp.format('CONNECT', { host = vhost_of[1], ['accept-version'] = '1.2' }):gmatch '.' do s:send(byte) end
+    local head = Stomp.format('CONNECT', { host = vhost_of[1], ['accept-version'] = '1.2' })
+    for byte in head:gmatch '.' do s:send(byte) end
     s:expect 'CONNECTED'
     Stomp.connect(brokers[3], { host = '127.0.0.1' })
   end)
@@ -404,6 +404,17 @@ describe('with cells', function()
     end
   end)
 
+  it('those that say nothing have their time, too', function()
+    for node = 1, 2 do start(node, {}, '--idle-timeout', '2s', '--http-timeout', '2s') end
+    settle(2)
+    local c, http = brokers[1]:connect(), Http.connect(brokers[1])
+    c:send 'HELLO'
+    http.client:send 'GET /'
+    c:expect '^EVT closed busy no input for the idle timeout'
+    c:expect_closed()
+    http.client:expect_closed()
+  end)
+
   it('what cannot be read is answered by the broker that was asked', function()
     local owner = pair()
     for _, broker in ipairs { owner[0], owner[1] } do
@@ -432,8 +443,8 @@ describe('with cells', function()
   it('are found behind TLS', function()
     local certs = Certs.make()
     for node = 1, 2 do
-      start(node, { listen = { 'tls:127.0.0.1:0' }, http = 'tls:127.0.0.1:0', cluster = 'tls:127.0.0.1:0', certs = certs },
-        '--tls-ca', certs:cert 'ca')
+      local at = 'tls:127.0.0.1:0'
+      start(node, { listen = { at }, http = at, cluster = at, certs = certs }, '--tls-ca', certs:cert 'ca')
     end
     settle(2)
     for cell = 0, 1 do

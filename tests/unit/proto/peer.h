@@ -159,8 +159,11 @@ peer_create_of(struct rig *rig, const struct protocol_kind *kind, size_t payload
 	p->in = (struct buf){ 0 };
 	p->sent = (struct buf){ 0 };
 	p->protocol = mem_alloc(kind->size);
-	kind->init(p->protocol, &(struct protocol_spec){ rig->service, &p->out, &ops, p,
-							 payload_max, NULL, NULL });
+	kind->init(p->protocol, &(struct protocol_spec){ .service = rig->service,
+							 .out = &p->out,
+							 .ops = &ops,
+							 .ctx = p,
+							 .payload_max = payload_max });
 	return p;
 }
 
