@@ -295,6 +295,18 @@ describe('with cells', function()
     for _, row in ipairs(require('dkjson').decode(out)) do seen[row.vhost] = true end
     assert.is_true(seen[vhost_of[0]] and seen[vhost_of[1]])
     for _, c in ipairs(held) do c:close() end
+    -- One that is placed is found there by all, a moment later.
+    for cell = 0, 1 do
+      out, status = brokers[3]:cli('declare', 'vhost', 'placed-' .. cell, '--in-cell', cell)
+      assert.equal(0, status, out)
+      for _, broker in ipairs(brokers) do
+        assert(wait.poll(function()
+          local c = broker:connect()
+          c:send('HELLO vhost=placed-' .. cell .. '\r\n')
+          return c:read_line():find '^DATA' and c:read_line():find('"cell":' .. cell, 1, true)
+        end))
+      end
+    end
     -- A copy of the definitions is whole, and can be taken in again.
     local file = brokers[1].dir .. '/definitions'
     shell.write_file(file, (brokers[3]:cli('export')))
