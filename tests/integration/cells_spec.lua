@@ -357,6 +357,19 @@ describe('with cells', function()
   it('a spare takes one whose owner ends in order', function() take_over('TERM', 30) end)
   it('a spare takes one whose owner stands still', function() take_over('STOP', 60) end)
 
+  it('an owner that ends in order tells its clients of the other cell, too', function()
+    local owner = pair()
+    declare_all(brokers[1])
+    local c, direct = enter(owner[0], vhost_of[1]), enter(owner[1], vhost_of[1])
+    c:ok('PUB - jobs', 'x')
+    assert.equal('x', c:get('jobs')[1].payload)
+    owner[0]:expect_clean_stop()
+    c:expect_line 'EVT closed shutdown the broker is stopping'
+    c:expect_closed()
+    assert.equal(1, direct:get('jobs wait=10s')[1].attempt)
+    direct:expect_nothing()
+  end)
+
   it('one without an owner is told of, and the others go on', function()
     local owner, away = pair(), 1 - default_cell
     local stays = owner[default_cell]
