@@ -500,11 +500,10 @@ static bool decide(struct conn *c, const char *data, size_t len)
 {
 	struct choice choice = { .kind = CHOICE_NONE };
 
-	if (tls_is_first_byte(data[0]))
-		choice.kind = CHOICE_NONE;
-	else if (c->is_http)
+	/* Who speaks TLS where there is none is told so. */
+	if (!tls_is_first_byte(data[0]) && c->is_http)
 		chooser_read_http((struct slice){ data, len }, &choice);
-	else
+	else if (!tls_is_first_byte(data[0]))
 		chooser_read((struct slice){ data, len }, &choice);
 	if (choice.kind == CHOICE_MORE)
 		return false;
@@ -569,7 +568,7 @@ static size_t feed_protocol(struct conn *c, char *data, size_t len)
 
 	if (c->is_undecided && (len == 0 || !decide(c, data, len)))
 		return 0;
-	/* It was refused. */
+	/* It has just been refused. */
 	if (!c->relay && !c->gate && !c->protocol)
 		return len;
 	if (c->relay)

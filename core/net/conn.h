@@ -24,7 +24,7 @@ struct conn {
 	struct protocol *protocol; /* NULL: none, or it has ended */
 	struct out out;
 	struct tls *tls;     /* NULL: none */
-	struct relay *relay; /* to the owner of the store; NULL: it is served here */
+	struct relay *relay; /* to the owner of its cell; NULL: it is served here */
 	struct gate *gate;   /* it comes from a front; NULL: it does not */
 	struct buf in;       /* the beginning of a request, or input that is held back */
 	/* Of `in`, while the peer owes the rest of a request; 0: it owes none. */

@@ -550,7 +550,7 @@ describe('check-store', function()
     assert.truthy(#keys > 24)
     for _, key in ipairs(keys) do
       local name = key.name:gsub('<v>', '/'):gsub('<q>', 'jobs'):gsub('<s>', '0'):gsub('<hash>', 'abc')
-        :gsub('<t>', 'events'):gsub('<p>', '0'):gsub('<yyyymmdd>', '20261123'):gsub('<n>', '5461')
+        :gsub('<t>', 'events'):gsub('<p>', '0'):gsub('<yyyymmdd>', '20261123'):gsub('<n>', '5461'):gsub('<k>', '2')
       local words = assert(add[key.type], key.type)
       redis:cli(words[1], name, table.unpack(words, 2))
     end
