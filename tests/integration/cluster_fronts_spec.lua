@@ -459,7 +459,8 @@ describe('a front', function()
     assert.matches('say by %-%-advertise HOST:PORT where other brokers reach this one',
       refused('--store', redis.url, '--cluster', '0.0.0.0:0'))
     local owner = start({ cluster = '0.0.0.0:0' }, '--advertise', '127.0.0.2:7312')
-    assert.equal('127.0.0.2:7312', redis:cli('HGET', '{tide}:holder', 'at'))
+    -- It listens before it owns the store.
+    assert(wait.poll(function() return redis:cli('HGET', '{tide}:holder', 'at') == '127.0.0.2:7312' end))
     local _, why, status = Broker.start { args = { '--store', redis.url }, may_fail = true }
     assert.equal(1, status)
     assert.matches('another broker holds this store: .*, with %-%-cluster it serves clients meanwhile', why)
