@@ -1,6 +1,7 @@
 #include "chooser.h"
 
 #include "base/percent.h"
+#include "proto/amqp/amqp.h"
 #include "proto/stomp/stomp.h"
 
 #define API_VHOSTS "/api/vhosts/"
@@ -134,7 +135,10 @@ void chooser_read(struct slice data, struct choice *out)
 		data = slice_skip(data, 1);
 	claim = data.len > 0 ? stomp_claim(data.data, data.len) : 0;
 	choose(out, CHOICE_MORE);
-	if (claim == 1)
+	/* AMQP says its vhost when it has logged in: the broker that it has reached. */
+	if (data.len > 0 && amqp_claim(data.data, data.len) == 1)
+		choose(out, CHOICE_NONE);
+	else if (claim == 1)
 		read_stomp(data, out);
 	else if (has_line(data))
 		read_line(cut_line(&data), out);

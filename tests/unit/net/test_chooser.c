@@ -51,6 +51,8 @@ TEST_THAT(the_first_line_chooses_by_its_vhost)
 		{ "", "more" },
 		{ "\r\n\n", "more" },
 		{ "HELLO vhost=a", "more" },
+		{ "AMQ", "more" },
+		{ "AMQP\x01", "none" },
 		{ "HELLO vhost=a\r\n", "a" },
 		{ "\r\n\nHELLO user=u pass=x vhost=a name=b\nPUB - q 1\r\n", "a" },
 		{ "@0 HELLO vhost=a\r\n", "a" },
