@@ -16,18 +16,12 @@
 #include "broker/pause.h"
 #include "broker/queue_scan.h"
 #include "broker/settle.h"
-#include "broker/topic.h"
 #include "broker/unusable.h"
-#include "log/cursor.h"
 #include "session_private.h"
 #include "shard/shard.h"
 #include "store/store.h"
 
 #define PEEK_BYTES_MAX ((size_t)8 << 20) /* of messages; one is shown in any case */
-/* PEEK of a topic: what one request looks at; of payloads one is looked at in any case.
- */
-#define SEARCH_MAX 10000
-#define SEARCH_BYTES_MAX ((size_t)8 << 20)
 
 /* Members of a message in documents. */
 
@@ -81,7 +75,7 @@ static void write_death(struct json *j, const struct msg *m)
 	json_object_end(j);
 }
 
-static void write_address(struct json *j, const struct msg *m)
+void session_peek_write_address(struct json *j, const struct msg *m)
 {
 	json_member_string(j, "exchange", msg_exchange_word(m));
 	json_member_string(j, "key", m->key);
@@ -95,11 +89,10 @@ static void begin_message(struct json *j, const struct store_row *row,
 	json_member_hex(j, "id", row->id);
 	json_member_text(j, "state", state_names[state]);
 	json_member_int(j, "shard", shard);
-	write_address(j, row->msg);
+	session_peek_write_address(j, row->msg);
 }
 
-/* @param held  the entry, if its holder is shown; or NULL */
-static void end_message(struct json *j, const struct msg *m, const struct entry *held)
+void session_peek_end(struct json *j, const struct msg *m, const struct entry *held)
 {
 	write_death(j, m);
 	if (held)
@@ -285,7 +278,7 @@ static void write_found(struct by_id *job, const struct shard *sh,
 		json_member_int(&json, "expires", row->expires_unix_ms);
 	json_member_int(&json, "deliveries", row->deliveries);
 	write_failures(&json, row);
-	end_message(&json, m, e);
+	session_peek_end(&json, m, e);
 }
 
 static bool find_entry(struct by_id *job, struct entry *e, enum entry_state state)
@@ -832,7 +825,7 @@ static void show_entry(struct json *j, enum entry_state state, unsigned shard,
 	json_member_int(j, "failures", row->failures);
 	if (row->reason[0])
 		json_member_text(j, "reason", row->reason);
-	end_message(j, m, state == ENTRY_UNACKED ? shown->entry : NULL);
+	session_peek_end(j, m, state == ENTRY_UNACKED ? shown->entry : NULL);
 }
 
 static bool on_match(struct queue_scan *scan, struct shard *sh,
@@ -977,185 +970,6 @@ static struct peek *create(const struct peek_spec *spec, struct reply *r)
 	return p;
 }
 
-/* PEEK of a topic. */
-
-struct peek_topic {
-	struct reply *reply;
-	struct json json;
-	struct msg_match match;
-	struct partition *partition; /* until there is a cursor */
-	struct cursor *cursor;
-	uint64_t searched;
-	size_t bytes;   /* looked at */
-	size_t counted; /* of the document, as memory */
-	unsigned left;
-};
-
-static void show_record(struct json *j, unsigned partition, const struct record *record)
-{
-	const struct msg *m = &record->msg;
-
-	json_object_begin(j);
-	json_member_hex(j, "id", m->id);
-	json_member_int(j, "partition", partition);
-	json_member_int(j, "offset", (int64_t)record->offset);
-	write_address(j, m);
-	json_member_int(j, "ts", m->ts_unix_ms);
-	end_message(j, m, NULL);
-}
-
-static void end_topic(struct peek_topic *p, int status, const char *text)
-{
-	struct error err;
-
-	session_answer_written(p->reply, p->counted);
-	if (status < 0) {
-		error_set(&err, status, "%s", text ? text : error_text(status));
-		reply_error(p->reply, &err);
-	} else {
-		reply_data_bounded(p->reply);
-	}
-	cursor_destroy(p->cursor);
-	msg_match_deinit(&p->match);
-	mem_free(p);
-}
-
-static void finish_topic(struct peek_topic *p, bool has_more)
-{
-	char next[32];
-
-	json_array_end(&p->json);
-	json_member_int(&p->json, "searched", (int64_t)p->searched);
-	if (has_more) {
-		snprintf(next, sizeof(next), "%" PRIu64, cursor_offset(p->cursor));
-		json_member_text(&p->json, "next", next);
-	}
-	json_object_end(&p->json);
-	end_topic(p, TIDE_OK, NULL);
-}
-
-/* Is the page full? */
-static bool is_full(const struct peek_topic *p)
-{
-	return p->left == 0 || p->searched >= SEARCH_MAX ||
-	       p->bytes >= SEARCH_BYTES_MAX ||
-	       msg_match_is_spent(&p->match, p->reply->service->broker->now_ms);
-}
-
-static void read_topic(void *ctx)
-{
-	struct peek_topic *p = ctx;
-	unsigned index = partition_index(p->partition);
-	const struct error *failure;
-	struct record_batch *batch;
-	struct record record;
-	int rc = TIDE_OK;
-
-	while (!is_full(p)) {
-		rc = cursor_next(p->cursor, &record, &batch);
-		if (rc < 0)
-			break;
-		p->searched++;
-		p->bytes += record.msg.payload_len;
-		if (!msg_match_has(&p->match, &record.msg, 0))
-			continue;
-		show_record(&p->json, index, &record);
-		p->left--;
-		session_answer_write(p->reply, &p->counted);
-		if (session_answer_is_enough(p->reply))
-			p->left = 0;
-	}
-	failure = msg_match_error(&p->match);
-	if (failure)
-		end_topic(p, failure->code, failure->text);
-	else if (rc == TIDE_ESTORE)
-		end_topic(p, rc,
-			  "the partition cannot be read now; the broker's log says why");
-	else if (rc != TIDE_AGAIN)
-		finish_topic(p, rc == TIDE_OK && !cursor_is_at_end(p->cursor));
-}
-
-static void begin_topic_at(struct peek_topic *p, uint64_t offset)
-{
-	p->cursor = cursor_create_for(p->partition, offset, read_topic, p);
-	read_topic(p);
-}
-
-static void on_offset(void *ctx, int status, const char *text, uint64_t offset)
-{
-	struct peek_topic *p = ctx;
-
-	if (status < 0)
-		end_topic(p, status, text);
-	else
-		begin_topic_at(p, offset);
-}
-
-static void begin_topic(struct peek_topic *p, const struct position *from, int64_t now_ms)
-{
-	switch (from->kind) {
-	case POSITION_NONE:
-	case POSITION_COMMITTED:
-	case POSITION_FIRST:
-		begin_topic_at(p, partition_start(p->partition));
-		return;
-	case POSITION_LAST:
-		begin_topic_at(p, partition_last(p->partition, from->offset));
-		return;
-	case POSITION_OFFSET:
-		begin_topic_at(p, from->offset);
-		return;
-	case POSITION_TIME:
-	case POSITION_AGO:
-		partition_find_time(p->partition, position_time(from, now_ms), on_offset,
-				    p);
-		return;
-	}
-}
-
-static int check_topic(const struct queue *q, const struct peek_spec *spec,
-		       struct error *err)
-{
-	unsigned count = q->config.shards;
-
-	if (spec->state != PEEK_ANY || spec->after.data)
-		return error_set(err, TIDE_ESYNTAX,
-				 "'%s' is a topic: PEEK takes partition= and offset= for "
-				 "it, and no state= and after=",
-				 q->name);
-	if (spec->from.kind == POSITION_COMMITTED)
-		return error_set(err, TIDE_ESYNTAX,
-				 "PEEK reads for no group: expected offset=first, last, "
-				 "an offset or a time");
-	if (spec->partition < 0 && count > 1)
-		return error_set(err, TIDE_ESYNTAX,
-				 "PEEK of a topic needs partition=: '%s' has 0-%u",
-				 q->name, count - 1);
-	return session_topic_check_partition(q, spec->partition, err);
-}
-
-static int peek_topic(struct queue *q, const struct peek_spec *spec, struct reply *r,
-		      struct error *err)
-{
-	unsigned index = spec->partition < 0 ? 0 : (unsigned)spec->partition;
-	struct msg_match match;
-	struct peek_topic *p;
-
-	if (check_topic(q, spec, err) < 0 ||
-	    session_match_init(q->vhost->broker, &match, spec->match, err) < 0)
-		return err->code;
-	p = mem_zalloc(sizeof(*p));
-	p->reply = r;
-	p->match = match;
-	p->left = spec->max;
-	p->partition = topic_partition(q->topic, index);
-	reply_json(r, &p->json);
-	json_object_begin(&p->json);
-	json_member_array(&p->json, "messages");
-	begin_topic(p, &spec->from, q->vhost->broker->now_ms);
-	return TIDE_OK;
-}
-
 int session_peek(struct queue *q, const struct peek_spec *spec, struct reply *r,
 		 struct error *err)
 {
@@ -1165,7 +979,7 @@ int session_peek(struct queue *q, const struct peek_spec *spec, struct reply *r,
 	struct peek *p;
 
 	if (q->topic)
-		return peek_topic(q, spec, r, err);
+		return session_peek_topic(q, spec, r, err);
 	if (spec->partition >= 0 || spec->from.kind != POSITION_NONE)
 		return error_set(err, TIDE_ESYNTAX,
 				 "'%s' is a queue: partition= and offset= are for topics",

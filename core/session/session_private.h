@@ -182,6 +182,15 @@ void session_group_write_all(struct topic *t, struct json *j);
 TIDE_MUST_USE int session_publish_make(struct session *s, const struct publish_spec *spec,
 				       struct msg **out, struct error *err);
 
+/* The exchange and the key of a message in a document. */
+void session_peek_write_address(struct json *j, const struct msg *m);
+/* The last members, and the end of the object.
+ *
+ * @param held  the entry, if its holder is shown; or NULL */
+void session_peek_end(struct json *j, const struct msg *m, const struct entry *held);
+TIDE_MUST_USE int session_peek_topic(struct queue *q, const struct peek_spec *spec,
+				     struct reply *r, struct error *err);
+
 /* An answer waits for an earlier one of its channel; it waits no longer. */
 void session_answer_keep(struct session *s, size_t bytes);
 void session_answer_give(struct session *s, size_t bytes);
