@@ -28,6 +28,7 @@ struct queue_counters {
 struct queue_rates {
 	struct rate in, out;
 	struct trend ready, dead_lettered; /* of session/warnings.h */
+	bool has_past; /* of session/past.h: it, or a group of it, may have rows */
 };
 enum queue_direction { QUEUE_IN, QUEUE_OUT, QUEUE_DIRECTIONS };
 

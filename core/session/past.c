@@ -93,17 +93,20 @@ static struct past *find(const struct past_set *set, struct buf *key)
 	return s;
 }
 
-/* NULL: there is no room, since all are at work. */
-static struct past *add(struct past_set *set, int64_t mono_ms)
+/* There is no room for another, since all are at work. */
+static bool is_full(const struct past_set *set, int64_t mono_ms)
+{
+	return HASH_COUNT(set->by_key) >= PAST_MAX &&
+	       mono_ms - TAILQ_FIRST(&set->by_work)->worked_ms < 2 * PAST_EVERY_MS;
+}
+
+static struct past *add(struct past_set *set)
 {
 	struct past *s = TAILQ_FIRST(&set->by_work);
 	size_t len = buf_len(&set->key);
 
-	if (HASH_COUNT(set->by_key) >= PAST_MAX) {
-		if (mono_ms - s->worked_ms < 2 * PAST_EVERY_MS)
-			return NULL;
+	if (HASH_COUNT(set->by_key) >= PAST_MAX)
 		drop(set, s);
-	}
 	s = mem_zalloc(sizeof(*s) + len);
 	s->key_len = len;
 	memcpy(s->key, buf_cstr(&set->key), len);
@@ -132,7 +135,8 @@ static void add_row(struct past *s, const struct past_kind *kind, const void *it
 			(float)read_figure(kind->figures, kind->columns[i], item, now_ms);
 }
 
-static void note(struct past_set *set, const struct queue *q, const struct topic_group *g,
+/* False: it has none. */
+static bool note(struct past_set *set, const struct queue *q, const struct topic_group *g,
 		 bool is_at_work)
 {
 	const struct broker *b = q->vhost->broker;
@@ -140,10 +144,10 @@ static void note(struct past_set *set, const struct queue *q, const struct topic
 
 	write_key(&set->key, q, g);
 	s = find(set, &set->key);
-	if (!s && is_at_work)
-		s = add(set, b->mono_ms);
+	if (!s && is_at_work && !is_full(set, b->mono_ms))
+		s = add(set);
 	if (!s)
-		return;
+		return false;
 	if (is_at_work) {
 		s->worked_ms = b->mono_ms;
 		TAILQ_REMOVE(&set->by_work, s, link);
@@ -153,6 +157,7 @@ static void note(struct past_set *set, const struct queue *q, const struct topic
 		add_row(s, &of_groups, g, b->now_ms);
 	else
 		add_row(s, q->topic ? &of_topics : &of_queues, q, b->now_ms);
+	return true;
 }
 
 bool past_begin(struct past_set *set, const struct broker *b)
@@ -185,11 +190,14 @@ void past_note(struct past_set *set, const struct queue *q)
 	if (!q->rates)
 		return;
 	is_busy = is_at_work(q);
-	note(set, q, NULL, is_busy);
+	/* Most queues of very many are at rest, or there is no room for them. */
+	if (!q->rates->has_past && (!is_busy || is_full(set, q->vhost->broker->mono_ms)))
+		return;
+	q->rates->has_past = note(set, q, NULL, is_busy);
 	if (q->topic && q->topic->groups)
 		g = q->topic->groups->by_name;
 	for (; g; g = g->hh.next)
-		note(set, q, g, is_busy);
+		q->rates->has_past |= note(set, q, g, is_busy);
 }
 
 static void write_row(struct json *j, const struct past_kind *kind,
