@@ -9,7 +9,8 @@
 
 #define PEEK_PAGE UINT64_C(100)
 
-/* The option that goes on at such a `next`: of a queue it names a message. */
+/* The option that goes on at such a `next`: of a queue it names a message, of the newest
+ * ones of a topic a place in each partition. */
 static const char *peek_option(const char *next)
 {
 	return strchr(next, '@') ? "after" : "offset";
@@ -25,8 +26,9 @@ static json_t *peek_page(struct cli *cli, const char *next)
 	buf_clear(&cli->request);
 	buf_append_text(&cli->request, "PEEK");
 	cli_add_word(cli, cli->words[0]);
-	buf_printf(&cli->request, " %" PRIu64,
-		   cli_is_given(cli, "all") ? PEEK_PAGE : cli_number(cli, "count"));
+	buf_printf(&cli->request, " %" PRIu64 "%s",
+		   cli_is_given(cli, "all") ? PEEK_PAGE : cli_number(cli, "count"),
+		   cli_is_given(cli, "newest") ? " newest" : "");
 	for (const char *const *name = options; *name; name++)
 		if (next && strcmp(*name, peek_option(next)) == 0)
 			cli_add_value(cli, slice_from(*name), next);
@@ -152,6 +154,7 @@ static const struct option_row peek_options[] = {
 		       "only those behind this place: the next of an answer, or an id") },
 	{ COMMAND_NUMBER("count", "10", "1-100: how many at most", 1, PEEK_PAGE) },
 	{ COMMAND_TEXT("match", "WHAT", NULL, "only those that match, see above") },
+	{ COMMAND_FLAG("newest", "of a topic: the newest first, of all partitions") },
 	{ COMMAND_TEXT("offset", "POSITION", NULL,
 		       "of a topic, from there on: an offset, first, a time (default: "
 		       "first)") },
@@ -168,7 +171,8 @@ const struct cli_verb cli_show_verbs[] = {
 	  .usage = "[options] QUEUE|TOPIC",
 	  .details = CLI_MATCH_HELP,
 	  .examples = "  tidemq peek jobs --state delayed\n"
-		      "  tidemq peek jobs --match h:tier=gold --count 3\n",
+		      "  tidemq peek jobs --match h:tier=gold --count 3\n"
+		      "  tidemq peek events --newest --count 20\n",
 	  .options = peek_options,
 	  .words_min = 1,
 	  .words_max = 1,

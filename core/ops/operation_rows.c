@@ -117,6 +117,7 @@ RUN(simulate_declare, session_simulate_declare(c->session, &c->spec->simulate, r
 #define GROUP NAME(group.group, "group", PLACE, "a group", "a group of the topic")
 #define PARTITION(field, features_, help_) INT(field, "partition", features_, 0, TOPIC_PARTITIONS_MAX - 1, -1, help_)
 #define PLACES "`first`, `last`, an offset, a time like `2026-11-23T10:00:00Z`, or a duration ago like `90m`"
+#define NEWEST FLAG(peek.is_newest, "newest", 0, "of a topic: the newest first, of all partitions unless one is named")
 #define MATCH(field) TEXT(field, "match", 0, NULL, "only messages that match")
 #define SELECT(field, features_) TEXT(field.match, "match", features_, "what the messages have", "only messages that match"), \
 	FLAG(field.is_dry, "dry", (features_) & (LINE | HTTP), "count them, and change nothing")
@@ -234,7 +235,7 @@ const struct operation operation_rows[] = {
 	  TAKES(QUEUE(peek.queue), UINT(peek.max, "n", WORD, 1, PEEK_MAX, 1, "messages at most"),
 		CHOICE(peek.state, "state", 0, "ready, delayed, unacked or buried", PEEK_READY, PEEK_ANY, "default: ready"),
 		MATCH(peek.match), TEXT(peek.after, "after", 0, NULL, "`next` of the answer before"),
-		PARTITION(peek.partition, 0, "of the topic"), POSITION(peek.from, "offset", 0, PLACES)),
+		PARTITION(peek.partition, 0, "of the topic"), POSITION(peek.from, "offset", 0, PLACES), NEWEST),
 	  .object = OBJECT_ANY, .help = "Look at messages; nothing changes", .group = "queues" },
 	{ "peekQueue", NULL, "GET", AT_QUEUE "/messages", READ, ASKS, peek,
 	  TAKES(QUEUE(peek.queue), INT(peek.partition, "partition", LINE, 0, 0, -1, ""),
@@ -244,8 +245,9 @@ const struct operation operation_rows[] = {
 	  .object = OBJECT_ANY, .help = "Look at messages; nothing changes", .answer = "Peek", .errors = "404", .group = "queues" },
 	{ "peekTopic", NULL, "GET", AT_TOPIC "/messages", READ, ASKS, peek,
 	  TAKES(TOPIC(peek.queue), PARTITION(peek.partition, 0, "of the topic"), POSITION(peek.from, "offset", 0, PLACES),
-		UINT(peek.max, "max", 0, 1, PEEK_MAX, PEEK_MAX, "default: 100"), MATCH(peek.match)),
-	  .object = OBJECT_ANY, .help = "Look at messages of a partition", .answer = "TopicPeek", .errors = "404", .group = "topics" },
+		UINT(peek.max, "max", 0, 1, PEEK_MAX, PEEK_MAX, "default: 100"), MATCH(peek.match), NEWEST,
+		TEXT(peek.after, "after", 0, NULL, "with newest: `next` of the answer before")),
+	  .object = OBJECT_ANY, .help = "Look at messages of a partition, or at the newest of all", .answer = "TopicPeek", .errors = "404", .group = "topics" },
 	{ "redrive", "REDRIVE", "POST", AT_QUEUE "/redrive", READ, OPERATION_DOCUMENT, redrive,
 	  TAKES(QUEUE(redrive.queue),
 		{ "max", .line = "n", .type = PARAMETER_UINT, .features = WORD, .offset = AT(redrive.max, uint64_t), .min = 1,

@@ -449,6 +449,7 @@ struct peek_spec {
 	/* Of a topic. */
 	int64_t partition; /* -1: not named */
 	struct position from;
+	bool is_newest; /* from the end on, backwards */
 };
 /* The members "size", and "payload" or "payload_base64". */
 void session_peek_write_payload(struct json *j, const struct msg *m);

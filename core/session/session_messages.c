@@ -980,10 +980,11 @@ int session_peek(struct queue *q, const struct peek_spec *spec, struct reply *r,
 
 	if (q->topic)
 		return session_peek_topic(q, spec, r, err);
-	if (spec->partition >= 0 || spec->from.kind != POSITION_NONE)
-		return error_set(err, TIDE_ESYNTAX,
-				 "'%s' is a queue: partition= and offset= are for topics",
-				 q->name);
+	if (spec->partition >= 0 || spec->from.kind != POSITION_NONE || spec->is_newest)
+		return error_set(
+			err, TIDE_ESYNTAX,
+			"'%s' is a queue: partition=, offset= and newest are for topics",
+			q->name);
 	if ((spec->after.data && read_after(spec->after, &after, &has_score, err) < 0) ||
 	    session_match_init(q->vhost->broker, &match, spec->match, err) < 0)
 		return err->code;

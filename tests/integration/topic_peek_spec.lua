@@ -1,5 +1,6 @@
 -- PEEK of a topic: messages of a partition, from memory and from Redis, without a group.
 local Broker = require 'support.broker'
+local Http = require 'support.http'
 local json = require 'dkjson'
 local wait = require 'support.wait'
 
@@ -23,7 +24,9 @@ describe('PEEK of a topic', function()
   local broker, c
 
   -- Of what is in memory a few messages are left: Redis is read.
-  setup(function() broker = Broker.start { args = { '--fsync', 'no', '--topic-memory', '1M' } } end)
+  setup(function()
+    broker = Broker.start { http = '127.0.0.1:0', args = { '--fsync', 'no', '--topic-memory', '1M' } }
+  end)
   teardown(function() broker:expect_clean_stop() end)
   before_each(function() c = broker:enter_vhost() end)
   after_each(function() c:close() end)
@@ -112,18 +115,146 @@ describe('PEEK of a topic', function()
     assert.equal('9', offsets(peek ' 100 offset=9'))
   end)
 
+  describe('newest', function()
+    local function payloads(page)
+      local all = {}
+      for i, m in ipairs(page.messages) do all[i] = m.payload:match '^m%d+' end
+      return table.concat(all, ' ')
+    end
+
+    local function range(from, to)
+      local all = {}
+      for i = from, to, -1 do all[#all + 1] = 'm' .. i end
+      return table.concat(all, ' ')
+    end
+
+    for _, durable in ipairs { 0, 1 } do
+      it('shows the last messages of all partitions by time, durable=' .. durable, function()
+        c:ok('DECLARE topic t partitions=3 sharding=round_robin durable=' .. durable)
+        assert.same({ messages = {}, searched = 0 }, peek ' 9 newest')
+        -- A millisecond apart: with the same time their order is not that of the publishes.
+        for i = 0, 19 do
+          c:ok('PUB - t', 'm' .. i)
+          wait.poll(function() return peek(' newest').messages[1].ts < c:document('LIST now').t end)
+        end
+        local page = peek ' 7 newest'
+        assert.equal(range(19, 13), payloads(page))
+        local seen = {}
+        for i, m in ipairs(page.messages) do
+          assert.is_true(m.ts <= (seen[i - 1] or math.huge))
+          seen[i] = m.ts
+        end
+        page = peek(' 7 newest after=' .. page.next)
+        assert.equal(range(12, 6), payloads(page))
+        c:ok('PUB - t', 'm20')
+        page = peek(' 7 newest after=' .. page.next)
+        assert.equal(range(5, 0), payloads(page))
+        assert.is_nil(page.next)
+        assert.equal('m5', payloads(peek ' 3 newest match=m5'))
+        assert.equal(2, #peek(' 2 newest partition=1').messages)
+        assert.equal(1, peek(' 2 newest partition=1').messages[2].partition)
+      end)
+    end
+
+    it('reads back to the first, out of Redis and memory', function()
+      c:ok 'DECLARE topic t partitions=4 sharding=round_robin'
+      fill(c, 't', 0, 499, 8000)
+      local page, seen, last = peek ' 100 newest', {}, {}
+      while true do
+        for _, m in ipairs(page.messages) do
+          seen[#seen + 1] = m.payload:match '^m(%d+)'
+          assert.is_true(m.offset < (last[m.partition] or math.huge))
+          last[m.partition] = m.offset
+        end
+        if not page.next then break end
+        page = peek(' 100 newest after=' .. page.next)
+      end
+      table.sort(seen, function(a, b) return tonumber(a) < tonumber(b) end)
+      assert.equal(500, #seen)
+      for i = 0, 499 do assert.equal(i, tonumber(seen[i + 1])) end
+    end)
+
+    it('finds what is far back, 10,000 at a time', function()
+      c:ok 'DECLARE topic t partitions=2 sharding=round_robin'
+      for first = 0, 11999, 4000 do fill(c, 't', first, first + 3999) end
+      local page = peek ' 1 newest match=h:n=100'
+      assert.same({}, page.messages)
+      assert.is_true(page.searched >= 10000 and page.searched < 10200)
+      page = peek(' 1 newest match=h:n=100 after=' .. page.next)
+      assert.equal('m100', payloads(page))
+    end)
+
+    it('shows so many bytes at a time, and nothing that was purged', function()
+      c:ok 'DECLARE topic t partitions=2 sharding=round_robin' -- a partition may keep half of a MiB of a page
+      fill(c, 't', 0, 11, 1024 * 1024)
+      local page, seen = peek ' 100 newest', 0
+      assert.is_true(#page.messages >= 8 and #page.messages < 12)
+      while page do
+        seen = seen + #page.messages
+        page = page.next and peek(' 100 newest after=' .. page.next)
+      end
+      assert.equal(12, seen)
+      c:ok 'PURGE t before=3'
+      assert.equal(6, #peek(' 100 newest').messages)
+    end)
+
+    it('passes over what compaction has removed', function()
+      c:ok 'DECLARE topic t partitions=1 compact=key'
+      fill(c, 't', 0, 2999, 1000)
+      assert(wait.poll(function() return c:stats('t').per_partition[1].compacted > 1000 end))
+      local page, last, seen = peek ' 100 newest', math.huge, 0
+      while page do
+        for _, m in ipairs(page.messages) do
+          assert.is_true(m.offset < last)
+          last, seen = m.offset, seen + 1
+        end
+        page = page.next and peek(' 100 newest after=' .. page.next)
+      end
+      assert.is_true(seen > 0 and seen < 2000)
+    end)
+
+    it('is on the command line and over HTTP', function()
+      c:ok 'DECLARE topic t partitions=2 sharding=round_robin'
+      fill(c, 't', 1, 30)
+      local text = broker:cli('peek', 't', '--newest', '--count', 5)
+      assert.matches('there may be more: %-%-after @%d+,%d+', text)
+      local all = broker:cli('peek', 't', '--newest', '--all')
+      for i = 1, 30 do assert.matches('m' .. i .. '\n', all) end
+      local http = Http.connect(broker)
+      local path = ('/api/vhosts/%s/topics/t/messages?newest=true&max=20'):format(broker.vhost)
+      local page = http:expect(200, 'GET', path)
+      assert.equal(20, #page.messages)
+      assert.equal(10, #http:expect(200, 'GET', path .. '&after=' .. page.next:gsub('@', '%%40')).messages)
+    end)
+
+    it('says what is wrong', function()
+      c:ok 'DECLARE topic t partitions=2'
+      c:ok 'DECLARE queue q'
+      for request, answer in pairs {
+        ['PEEK t newest offset=1'] = 'newest begins at the end: it takes after= and no offset=',
+        ['PEEK t newest after=1'] = 'after=1: expected the next of an answer to the same PEEK',
+        ['PEEK t newest after=@1'] = 'after=@1: expected the next of an answer to the same PEEK',
+        ['PEEK t newest after=@1,x'] = 'after=@1,x: expected the next of an answer to the same PEEK',
+        ['PEEK q newest'] = "'q' is a queue: partition=, offset= and newest are for topics",
+      } do
+        c:expect_answer(request, 'ERR syntax ' .. answer)
+      end
+    end)
+  end)
+
   it('says what it needs', function()
     c:ok 'DECLARE topic t partitions=4'
     c:ok 'DECLARE queue q'
     for request, answer in pairs {
-      ['PEEK t'] = "syntax PEEK of a topic needs partition=: 't' has 0-3",
+      ['PEEK t'] = "syntax PEEK of a topic needs partition=, or newest: 't' has 0-3",
       ['PEEK t partition=4'] = "not-found topic 't' has no partition 4: it has 4, from 0 on",
       ['PEEK t partition=0 offset=committed'] =
         'syntax PEEK reads for no group: expected offset=first, last, an offset or a time',
       ['PEEK t partition=0 state=ready'] =
-        "syntax 't' is a topic: PEEK takes partition= and offset= for it, and no state= and after=",
-      ['PEEK q partition=0'] = "syntax 'q' is a queue: partition= and offset= are for topics",
-      ['PEEK q offset=3'] = "syntax 'q' is a queue: partition= and offset= are for topics",
+        "syntax 't' is a topic: PEEK takes newest, or partition= and offset= for it, and no state=; "
+          .. 'after= goes with newest',
+      ['PEEK q partition=0'] = "syntax 'q' is a queue: partition=, offset= and newest are for topics",
+      ['PEEK q offset=3'] = "syntax 'q' is a queue: partition=, offset= and newest are for topics",
       ['PEEK nothing'] = "not-found there is no queue 'nothing' in vhost '" .. broker.vhost .. "'",
     } do
       assert.equal('ERR ' .. answer, c:request(request))

@@ -74,7 +74,9 @@ class Messages {
     this.serial = 0;
     this.rows = h('tbody', {});
     this.note = h('p', { class: 'empty', role: 'status' }, 'Loading…');
-    this.columns = [{ text: this.isTopic ? 'Offset' : 'Id', class: 'message-id' }, ...COLUMNS];
+    this.columns = [{ text: this.isTopic ? 'Offset' : 'Id', class: 'message-id' },
+      ...(this.isTopic ? [{ text: 'Partition', numeric: true, cell: (m) => (partitions > 1 ? m.partition : '') }] : []),
+      ...COLUMNS];
     this.heads = this.columns.map((column) => buildHead(column));
     this.table = h('table', { 'data-table': 'messages', hidden: true }, h('thead', {}, h('tr', {}, this.heads)), this.rows);
     this.more = button('More', () => this.load(true), '', { hidden: true });
@@ -82,9 +84,12 @@ class Messages {
     const onchange = this.look;
     this.state = h('select', { 'aria-label': 'state', onchange }, STATES.map((one) =>
       h('option', { selected: one === first }, one)));
-    this.partition = h('select', { 'aria-label': 'partition', onchange },
-      Array.from({ length: partitions }, (_, i) => h('option', { value: i, selected: i === first }, `partition ${i}`)));
-    this.offset = h('input', { 'aria-label': 'from offset', placeholder: 'first, an offset, or 1h', size: 16 });
+    this.partition = h('select', { 'aria-label': 'partition', onchange }, h('option', { value: '' }, 'newest of all'),
+      Array.from({ length: partitions }, (_, i) => h('option', { value: i }, `partition ${i}`)));
+    // An offset is one of a partition.
+    this.offset = h('input', { 'aria-label': 'from offset', placeholder: 'first, an offset, or 1h', size: 16, oninput: () => {
+      if (this.partition.value === '') this.partition.value = first;
+    } });
     this.match = h('input', { type: 'search', 'aria-label': 'search messages',
       placeholder: 'text, key:pattern, h:name=value', size: 28 });
     const form = h('form', { class: 'tools', onsubmit: (event) => {
@@ -106,7 +111,8 @@ class Messages {
   async load(isMore) {
     const serial = ++this.serial;
     const place = this.isTopic
-      ? { partition: this.partition.value, offset: isMore ? this.next : this.offset.value.trim() }
+      ? this.partition.value === '' ? { newest: true, after: isMore ? this.next : '' }
+        : { partition: this.partition.value, offset: isMore ? this.next : this.offset.value.trim() }
       : { state: this.state.value, after: isMore ? this.next : '' };
     try {
       const answer = await api.get(at(this.ctx.vhost, this.isTopic ? 'topics' : 'queues', this.name, 'messages'),

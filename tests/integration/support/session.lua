@@ -34,7 +34,8 @@ local function normalizer(ids)
 end
 
 local volatile = {
-  ts = true, last = true, last_ms = true, lag_ms = true, due = true, expires = true, generation = true, us = true,
+  connection = true, ts = true, last = true, last_ms = true, lag_ms = true, due = true, expires = true,
+  generation = true, us = true,
 }
 
 local function normalize_document(value, normalize)
