@@ -134,13 +134,20 @@ static void init_shard_env(struct broker *b)
 static const struct partition_ops partition_ops = { group_hear_news,
 						    retention_on_growth };
 
+static void on_topic_widen(struct topic *t, unsigned had)
+{
+	group_widen_all(t, had);
+	retention_widen(t, had);
+}
+
 static void on_topic_close(struct topic *t)
 {
 	group_close_all(t);
 	retention_forget(t);
 }
 
-static const struct topic_hooks topic_hooks = { group_restore, on_topic_close };
+static const struct topic_hooks topic_hooks = { group_restore, on_topic_widen,
+						on_topic_close };
 
 static void init_partition_env(struct broker *b)
 {

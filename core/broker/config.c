@@ -197,7 +197,7 @@ static const struct config_row options[] = {
 	{ OF_EXCHANGE, FIELD(alternate), ROW("alternate", NULL, "an exchange that takes what leads nowhere here, see below. If it does not exist yet, the answer is `OK warning <text>`"), .set = set_name, .expected = "the name of an exchange other than the default one" },
 	{ OF_QUEUE, FLAG("single-active", is_single_active, "0", "1: one subscription at a time gets the messages, see [SUB](protocol-consume.md#sub)") },
 	{ OF_QUEUE, COUNT("shards", shards, "1", 1, QUEUE_SHARDS_MAX, "parts of the queue, each with an order of its own") },
-	{ OF_TOPIC, COUNT("partitions", shards, "8", 1, QUEUE_SHARDS_MAX, "parts of the topic, each with an order and offsets of its own. It cannot be changed"), .fixed = OF_PARTITION },
+	{ OF_TOPIC, COUNT("partitions", shards, "8", 1, QUEUE_SHARDS_MAX, "parts of the topic, each with an order and offsets of its own. `update` makes [more of them](#more-partitions), never fewer") },
 	{ OF_QUEUE, FIELD(reshard), .row.name = "reshard", .row.fallback = "0", .row.help = "a flag: if the queue exists with another number of shards, [change the number](#another-number-of-shards)", .row.type = OPTION_COUNT, .row.has_max = true, .row.max = QUEUE_SHARDS_MAX, .is_same = has_any, .expected = "0 or 1" },
 	{ OF_QUEUE, SCRIPT("sharding", SCRIPT_SHARDING, "hash", "a script in `rules/sharding/`: `hash`, `consistent`, `round_robin`, `least_loaded`, `random`"), .expected = "the name of a script in sharding/" },
 	{ OF_TOPIC, SCRIPT("sharding", SCRIPT_SHARDING, "hash", "as of a queue; it picks the partition. It cannot be changed"), .expected = "the name of a script in sharding/", .fixed = OF_PARTITION },
@@ -765,6 +765,16 @@ static int check_sharding(const struct config *has, const struct config *next,
 	static const char why[] = "with order-by= what is at work in one shard holds "
 				  "back its group";
 
+	if (has->kind == CONFIG_TOPIC && next->shards < has->shards)
+		return refuse_change(has, "partitions",
+				     "its messages stay in their partitions: there can "
+				     "be more of them, but not fewer",
+				     err);
+	if (has->kind == CONFIG_TOPIC && next->shards > has->shards && has->compacts)
+		return refuse_change(has, "partitions",
+				     "with compact=key each partition would keep a "
+				     "message of one key",
+				     err);
 	if (has->kind == CONFIG_TOPIC && is_sharded_anew)
 		return refuse_change(has, "sharding", OF_PARTITION, err);
 	if (has->order_by == ORDER_NONE)
@@ -794,11 +804,11 @@ int config_check_change(const struct config *has, const struct config *next,
 	return check_sharding(has, next, is_sharded_anew, err);
 }
 
-/* Where messages are said to lie: shards, sharding, sharding.*, reshard */
+/* Where messages are said to lie: shards, sharding, sharding.*, reshard, partitions */
 bool config_is_of_place(const struct arg *a)
 {
 	return strncmp(a->name, "shard", strlen("shard")) == 0 ||
-	       strcmp(a->name, "reshard") == 0;
+	       strcmp(a->name, "reshard") == 0 || strcmp(a->name, "partitions") == 0;
 }
 
 int config_check_policy(enum config_kind kind, const struct arg *a, struct error *err)

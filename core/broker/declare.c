@@ -259,6 +259,8 @@ static void tell_log(struct definition *d, const struct config *former)
 static void adapt_queue(struct queue *q, const struct update *u,
 			const struct config *former)
 {
+	if (q->topic && q->config.shards > former->shards)
+		queue_widen(q, former->shards);
 	if (u->is_revived) {
 		/* A shard is attached, and its messages are read, as if this were the
 		 * start. */
@@ -329,7 +331,7 @@ static void plan_shards(const struct queue *q, struct update *u)
 	unsigned had = config_shards(&q->config);
 	struct config *next = &u->next.config;
 
-	u->is_sharded_anew = next->shards != q->config.shards ||
+	u->is_sharded_anew = (!q->topic && next->shards != q->config.shards) ||
 			     has_other_script(q, next, SCRIPT_SHARDING);
 	u->is_ranked_anew = has_other_script(q, next, SCRIPT_PRIORITY);
 	if (q->topic)

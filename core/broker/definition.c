@@ -222,8 +222,9 @@ void definition_write(const struct definition *d, const struct terms *terms,
 	if (d->table == STORE_TOPICS)
 		store_definition_set_topic(
 			store,
-			&(struct store_queue){ vhost_slice(v), definition_name(d),
-					       queue_of(d)->config.shards },
+			&(struct store_queue){
+				vhost_slice(v), definition_name(d),
+				(terms ? terms : definition_terms(d))->config.shards },
 			buf_slice(&text), on_done, ctx);
 	else
 		store_definition_set(store, d->table, vhost_slice(v), definition_name(d),

@@ -24,21 +24,28 @@ unsigned group_width(const struct topic_group *g)
 	return g->topic->queue->config.shards;
 }
 
-static struct group_set *open_set(struct topic *t)
+static struct group_watch *create_watches(struct topic *t)
 {
 	unsigned width = t->queue->config.shards;
+	struct group_watch *watches = mem_zalloc(width * sizeof(*watches));
+
+	for (unsigned i = 0; i < width; i++) {
+		watches[i].topic = t;
+		watches[i].index = i;
+		TAILQ_INIT(&watches[i].claims);
+	}
+	return watches;
+}
+
+static struct group_set *open_set(struct topic *t)
+{
 	struct group_set *set = t->groups;
 
 	if (set)
 		return set;
 	set = t->groups = mem_zalloc(sizeof(*set));
 	TAILQ_INIT(&set->readers);
-	set->watches = mem_zalloc(width * sizeof(*set->watches));
-	for (unsigned i = 0; i < width; i++) {
-		set->watches[i].topic = t;
-		set->watches[i].index = i;
-		TAILQ_INIT(&set->watches[i].claims);
-	}
+	set->watches = create_watches(t);
 	return set;
 }
 
@@ -135,6 +142,14 @@ uint64_t group_committed(const struct topic_group *g, unsigned index)
 	const struct group_claim *gc = g->claims[index];
 
 	return gc && !gc->search ? gc->claim.committed : g->committed[index];
+}
+
+bool group_has_begun(const struct topic_group *g)
+{
+	for (unsigned i = 0; i < group_width(g); i++)
+		if (g->claims[i] || g->committed[i] != GROUP_UNKNOWN)
+			return true;
+	return false;
 }
 
 bool group_is_free(const struct group_claim *gc)
@@ -895,10 +910,9 @@ static void begin_reading(struct group_claim *gc, const struct position *from)
 	group_wake(gc);
 }
 
-static void open_claim(struct topic_group *g, unsigned index, const struct position *from)
+static void open_claim(struct topic_group *g, unsigned index, const struct position *from,
+		       bool is_new)
 {
-	bool is_new =
-		!group_claim(g, index) && group_committed(g, index) == GROUP_UNKNOWN;
 	struct group_claim *gc = group_open_claim(g, index);
 
 	if (is_new)
@@ -911,6 +925,7 @@ void group_pull_join(struct getter *pull, struct topic_group *g,
 		     const struct position *from)
 {
 	unsigned width = group_width(g);
+	bool is_new = !group_has_begun(g);
 
 	pull->group = g;
 	TAILQ_INSERT_TAIL(&g->pulls, pull, line_link);
@@ -920,7 +935,7 @@ void group_pull_join(struct getter *pull, struct topic_group *g,
 		unsigned index = (g->next_pulled + i) % width;
 
 		if (g->only < 0 || g->only == index)
-			open_claim(g, index, from);
+			open_claim(g, index, from, is_new);
 	}
 }
 
@@ -941,4 +956,77 @@ void group_pull_leave(struct getter *pull)
 		group_left(g);
 	else if (!TAILQ_EMPTY(&g->ready) || g->late_pulls > 0)
 		consumer_wake(first->consumers);
+}
+
+/* A topic has more partitions: all that is kept by partition grows, and members and GETs
+ * are given the new ones. */
+
+/* What points to a watch, or lies in it, follows it to its new place. */
+static void move_watch(struct group_env *env, struct group_watch *to,
+		       struct group_watch *from)
+{
+	*to = *from;
+	TAILQ_INIT(&to->claims);
+	TAILQ_CONCAT(&to->claims, &from->claims, watch_link);
+	if (to->flight)
+		to->flight->watch = to;
+	if (!from->is_dirty)
+		return;
+	TAILQ_INSERT_BEFORE(from, to, dirty_link);
+	TAILQ_REMOVE(&env->dirty, from, dirty_link);
+}
+
+static void widen_watches(struct topic *t, unsigned had)
+{
+	struct group_watch *former = t->groups->watches;
+
+	t->groups->watches = create_watches(t);
+	for (unsigned i = 0; i < had; i++)
+		move_watch(&t->queue->vhost->broker->groups, &t->groups->watches[i],
+			   &former[i]);
+	mem_free(former);
+}
+
+static void widen(struct topic_group *g, unsigned had)
+{
+	unsigned width = group_width(g);
+
+	g->claims = mem_realloc(g->claims, width * sizeof(*g->claims));
+	g->committed = mem_realloc(g->committed, width * sizeof(*g->committed));
+	for (unsigned i = had; i < width; i++) {
+		g->claims[i] = NULL;
+		g->committed[i] = GROUP_UNKNOWN;
+	}
+}
+
+/* A message that is the first of a new partition is read by all. */
+static void give_new(struct topic_group *g, unsigned had)
+{
+	if (g->name && g->member_count > 0) {
+		share_partitions(g);
+		tell_members(g);
+	} else if (g->member_count > 0) {
+		give_all(g, TAILQ_FIRST(&g->members));
+	}
+	for (unsigned i = had; g->pull_count > 0 && g->only < 0 && i < group_width(g);
+	     i++)
+		group_wake(group_open_claim(g, i));
+}
+
+void group_widen_all(struct topic *t, unsigned had)
+{
+	struct group_set *set = t->groups;
+	struct topic_group *g, *next;
+
+	if (!set)
+		return;
+	widen_watches(t, had);
+	HASH_ITER (hh, set->by_name, g, next)
+		widen(g, had);
+	TAILQ_FOREACH (g, &set->readers, link)
+		widen(g, had);
+	HASH_ITER (hh, set->by_name, g, next)
+		give_new(g, had);
+	TAILQ_FOREACH (g, &set->readers, link)
+		give_new(g, had);
 }

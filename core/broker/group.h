@@ -113,6 +113,8 @@ struct member {
 /* The hooks of partitions and topics: struct partition_ops, struct topic_hooks. */
 void group_hear_news(struct partition *p);
 void group_restore(struct partition *p, struct slice name, uint64_t committed);
+/* It has more partitions than it had. */
+void group_widen_all(struct topic *t, unsigned had);
 void group_close_all(struct topic *t);
 
 struct topic_group *group_find(const struct topic *t, struct slice name);
@@ -136,6 +138,9 @@ static inline struct group_claim *group_claim(const struct topic_group *g,
 struct group_claim *group_open_claim(struct topic_group *g, unsigned partition);
 /* Where the group is: the first offset that is not settled. GROUP_UNKNOWN. */
 uint64_t group_committed(const struct topic_group *g, unsigned partition);
+/* It has committed, or reads: `from` says nothing to it any more, also in a partition
+ * that is new. */
+bool group_has_begun(const struct topic_group *g);
 /* The number of partitions. */
 unsigned group_width(const struct topic_group *g);
 struct broker *group_broker(const struct topic_group *g);

@@ -400,6 +400,12 @@ void queue_widen(struct queue *q, unsigned had)
 	unsigned max = config_shards(&q->config);
 	struct shard **old = q->shards;
 
+	if (q->topic) {
+		q->shards = q->by_index = mem_zalloc(max * sizeof(struct shard *));
+		mem_free(old);
+		topic_widen(q->topic, had);
+		return;
+	}
 	q->shards = mem_zalloc((2 * (size_t)max + 1) * sizeof(struct shard *));
 	memcpy(q->shards, old, q->shard_count * sizeof(struct shard *));
 	memcpy(q->shards + max + 1, q->by_index, had * sizeof(struct shard *));

@@ -405,6 +405,17 @@ void retention_destroy(struct retention *r)
 	mem_free(r);
 }
 
+void retention_widen(struct topic *t, unsigned had)
+{
+	struct retention_topic *state = t->retention;
+	unsigned width = t->queue->config.shards;
+
+	if (!state || !state->holds)
+		return;
+	state->holds = mem_realloc(state->holds, width * sizeof(*state->holds));
+	memset(state->holds + had, 0, (width - had) * sizeof(*state->holds));
+}
+
 void retention_forget(struct topic *t)
 {
 	struct retention *r = t->queue->vhost->broker->retention;

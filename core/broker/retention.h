@@ -18,6 +18,8 @@ struct retention;
 struct retention *retention_create(struct broker *b);
 /* No topic is left. */
 void retention_destroy(struct retention *r);
+/* It has more partitions than it had. */
+void retention_widen(struct topic *t, unsigned had);
 /* The topic goes. */
 void retention_forget(struct topic *t);
 /* Call when the topic is to keep more, or less, than before. */

@@ -63,6 +63,15 @@ struct partition *topic_make_partition(struct topic *t, unsigned index)
 	return t->partitions[index] = p;
 }
 
+void topic_widen(struct topic *t, unsigned had)
+{
+	unsigned width = t->queue->config.shards;
+
+	t->partitions = mem_realloc(t->partitions, width * sizeof(struct partition *));
+	memset(t->partitions + had, 0, (width - had) * sizeof(struct partition *));
+	hooks_of(t)->on_widen(t, had);
+}
+
 void topic_be_defined(struct topic *t)
 {
 	for (unsigned i = 0; i < t->queue->config.shards; i++)

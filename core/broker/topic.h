@@ -22,6 +22,8 @@ struct waiter;
 struct topic_hooks {
 	/* At the start: Redis has a group that has committed. */
 	void (*on_group)(struct partition *p, struct slice group, uint64_t committed);
+	/* It has more partitions now than it had. */
+	void (*on_widen)(struct topic *t, unsigned had);
 	/* The topic goes. Its consumers have gone already. */
 	void (*on_close)(struct topic *t);
 };
@@ -74,6 +76,8 @@ bool topic_ids_publish(struct topic_ids *ids, const struct topic_ids_publish *p,
 struct topic *topic_create(struct queue *q);
 void topic_destroy(struct topic *t);
 void topic_be_defined(struct topic *t); /* as queue_be_defined */
+/* Its options have more partitions now than it had: they are free for its groups. */
+void topic_widen(struct topic *t, unsigned had);
 /* As queue_recover, and queue_drop_unused. */
 void topic_recover(struct topic *t, struct waiter *waiter);
 void topic_drop_unused(struct topic *t);

@@ -327,15 +327,13 @@ void session_topic_join(struct subscription *sub, const struct subscribe_spec *s
 					? group_open(t, spec->group)
 					: group_create_reader(t, spec->partition);
 	struct position from = spec->from;
-	bool is_new[QUEUE_SHARDS_MAX];
+	bool is_new = !group_has_begun(g);
 
 	if (from.kind == POSITION_NONE && !g->name)
 		from.kind = POSITION_LAST;
-	for (unsigned i = 0; i < group_width(g); i++)
-		is_new[i] = !group_claim(g, i) && group_committed(g, i) == GROUP_UNKNOWN;
 	member_create(g, &sub->consumer);
 	for (unsigned i = 0; i < group_width(g); i++)
-		if (is_new[i] && group_claim(g, i))
+		if (is_new && group_claim(g, i))
 			group_seek(group_claim(g, i), &from, NULL);
 }
 

@@ -444,6 +444,11 @@ needs.browser(describe)('the dashboard', function()
       browser:click { button = 'Trim', within = 'dialog[open]' }
       browser:expect_text('.toasts', '2 messages dropped.')
       assert.equal(3, c:document('STATS events').messages)
+      browser:click { button = 'More partitions' }
+      browser:type({ field = 'Partitions' }, '3')
+      browser:click { button = 'Make', within = 'dialog[open]' }
+      browser:expect_text('[data-figure=partitions]', 'pattern:^3$')
+      assert.equal(3, #c:document('STATS events').per_partition)
       browser:click { button = 'Purge' }
       confirm('events', 'Purge')
       browser:expect_text('[data-figure=messages]', 'pattern:^0$')

@@ -103,6 +103,18 @@ function trimTopic(ctx, name) {
   });
 }
 
+function widenTopic(ctx, name) {
+  return ask({
+    title: 'More partitions', verb: 'Make', text: 'A key may go on in another partition, and has its order from then on. '
+      + 'There cannot be fewer again.',
+    specs: [{ name: 'partitions', label: 'Partitions', type: 'number', min: 2, max: 64, required: true }],
+    submit: async ({ partitions }) => {
+      await api.put(at(ctx.vhost, 'topics', name), { options: { partitions }, update: true });
+      tell(`Topic ${name} has ${partitions} partitions.`);
+    },
+  });
+}
+
 function deleteTopic(ctx, name) {
   return confirm({
     title: 'Delete the topic?', verb: 'Delete', typed: name, text: `${name} goes with all its messages, groups and bindings.`,
@@ -161,7 +173,7 @@ class TopicPage {
     const act = (text, action, kind) => button(text, () => this.run(() => action(ctx, name)), kind);
     return h('div', {},
       h('div', { class: 'view-head' }, h('h1', {}, name), this.badges, h('div', { class: 'tools' },
-        button('Publish', () => this.run(() => this.publish()), 'primary'), act('Trim', trimTopic),
+        button('Publish', () => this.run(() => this.publish()), 'primary'), act('More partitions', widenTopic), act('Trim', trimTopic),
         act('Purge', purgeTopic, 'danger'), act('Delete', deleteTopic, 'danger'))),
       topic.unusable && h('p', { class: 'notice bad' }, topic.unusable),
       this.figures.node,
