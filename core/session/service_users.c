@@ -222,7 +222,8 @@ static void on_vhost(void *ctx, const struct store_definition *d)
 	struct error ignored;
 	struct vhost *v;
 
-	if (vhost_recover(s->broker, d->name, &v, &ignored) == TIDE_OK)
+	/* One that was deleted since it was asked for stays so. */
+	if (vhost_recover(s->broker, d->name, &v, &ignored) == TIDE_OK && !v->is_deleted)
 		v->is_kept = true;
 }
 
