@@ -239,12 +239,21 @@ function M:step_clock(ms)
   self:expire_all()
 end
 
+--- In the order of their time: one that goes has room for dead letters that come later.
 function M:expire_all()
+  local gone = {}
   for _, queue in pairs(self.queues) do
-    for _, msg in ipairs { table.unpack(queue.msgs) } do
-      if M.is_waiting(msg) and M.has_expired(self, msg) then M.expire(self, msg) end
+    for place, msg in ipairs(queue.msgs) do
+      if M.is_waiting(msg) and M.has_expired(self, msg) then gone[#gone + 1] = { msg = msg, place = place } end
     end
   end
+  table.sort(gone, function(a, b)
+    local one, other = a.msg, b.msg
+    if one.expires ~= other.expires then return one.expires < other.expires end
+    if one.queue ~= other.queue then return one.queue.name < other.queue.name end
+    return a.place < b.place
+  end)
+  for _, each in ipairs(gone) do M.expire(self, each.msg) end
 end
 
 function M.is_over(queue)
