@@ -363,17 +363,15 @@ static void connection_request(struct amqp *l, enum amqp_method method,
 		tune(l, v);
 	else if (method == AMQP_CONNECTION_OPEN && l->state == AMQP_OPEN)
 		open_connection(l, v);
+	else if (method == AMQP_CONNECTION_UPDATE_SECRET && l->state == AMQP_READY)
+		/* A login has no end: as with RabbitMQ's own users there is nothing to
+		 * renew, and nobody reads the secret. */
+		amqp_send(l, 0, AMQP_CONNECTION_UPDATE_SECRET_OK, NULL);
 	else
 		is_expected = false;
-	if (is_expected)
-		return;
-	amqp_fail(l, NULL, method,
-		  method == AMQP_CONNECTION_UPDATE_SECRET ? AMQP_NOT_IMPLEMENTED
-							  : AMQP_COMMAND_INVALID,
-		  method == AMQP_CONNECTION_UPDATE_SECRET
-			  ? "%s: log in anew with another password"
-			  : "%s is not expected here",
-		  amqp_codec_method(method)->name);
+	if (!is_expected)
+		amqp_fail(l, NULL, method, AMQP_COMMAND_INVALID,
+			  "%s is not expected here", amqp_codec_method(method)->name);
 }
 
 /* ---- methods ----------------------------------------------------------------------- */
