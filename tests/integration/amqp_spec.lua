@@ -527,7 +527,7 @@ describe('AMQP', function()
       local c = connect(queue, { arguments = Amqp.table { { 'x-dead-letter-exchange', 'S', '' },
         { 'x-dead-letter-routing-key', 'S', queue .. '.dead' } } })
       c:ask(1, 'queue.declare', { queue = queue .. '.dead' })
-      c:publish(1, '', queue, 'x', Amqp.properties { { 'content-type', 'a/b' },
+      c:publish(1, '', queue, 'x', Amqp.properties { { 'content-type', 'a/b' }, { 'expiration', '60000' },
         { 'headers', Amqp.table { { 'n', 'I', 1 } } } })
       c:send(Amqp.method(1, 'basic.get', { queue = queue }))
       local m = c:expect_message(1, 'basic.get-ok')
@@ -546,6 +546,7 @@ describe('AMQP', function()
       } do
         assert.truthy(dead:find(part, 1, true), ('%q'):format(part))
       end
+      assert.falsy(dead:find('60000', 1, true), 'it would expire again when it is published again')
       c:leave()
     end)
 

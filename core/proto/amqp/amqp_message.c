@@ -312,6 +312,9 @@ static void write_anew(struct buf *out, const struct amqp_properties *was_proper
 	set_properties(&p, head);
 	keep_fields(&table, p.values[AMQP_P_HEADERS].s, was, head);
 	add_headers(&table, &p, was, head);
+	/* The first death has ended its time: published again, it must not expire at once. */
+	if (msg_header(head, DEATH("counts")).data)
+		p.flags &= (uint16_t) ~(0x8000u >> AMQP_P_EXPIRATION);
 	add_history(&table, head);
 	if (failures > 0)
 		amqp_field_add_number(&table, SLICE("x-delivery-count"), 'l', failures);
