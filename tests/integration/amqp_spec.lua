@@ -275,6 +275,9 @@ describe('AMQP', function()
         ['single-active'] = '1', ['delivery-limit'] = '3',
       }, options(queue))
       c:expect_refusal(1, 'queue.declare', { queue = queue, durable = true }, 406)
+      c:ask(1, 'queue.declare', { queue = queue, durable = true, arguments = Amqp.table {
+        { 'x-message-ttl', 'I', 5000 }, { 'x-update', 't', 1 } } })
+      assert.equal('5000ms', options(queue).ttl)
       for _, bad in ipairs { { 'x-nonsense', 'I', 1 }, { 'x-max-length', 'S', 'no' } } do
         c:expect_refusal(1, 'queue.declare', { queue = fresh(), arguments = Amqp.table { bad } }, 406, bad[1]:sub(3))
       end

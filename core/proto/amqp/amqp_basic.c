@@ -264,8 +264,10 @@ static bool read_lease(const struct amqp_request *q, struct slice queue, uint32_
 
 	if (session_define_look(q->l->base.session, DEFINE_QUEUE, queue, &facts, &err) <
 	    0) {
-		amqp_fail_with(q, &err);
-		return false;
+		/* Who may do nothing with it is told so by what asks to read it. */
+		if (err.code != TIDE_EDENIED)
+			amqp_fail_with(q, &err);
+		return err.code == TIDE_EDENIED;
 	}
 	args_deinit(&facts.options);
 	if (!*lease && !facts.has_lease)

@@ -93,6 +93,8 @@ static bool read_argument(const struct amqp_request *q, enum rabbit_kind kind,
 		return true;
 	if (!slice_has_prefix(f->name, "x-"))
 		return refuse_argument(q, f->name, "there is no such argument");
+	if (f->type == 't')
+		text = amqp_field_is_true(f) ? SLICE("1") : SLICE("0");
 	if (args_add(out, slice_skip(f->name, 2), text) == TIDE_OK)
 		return true;
 	return refuse_argument(q, f->name, "it is given twice, or cannot be kept");
