@@ -530,19 +530,23 @@ describe('AMQP', function()
       local c = connect(queue, { arguments = Amqp.table { { 'x-dead-letter-exchange', 'S', '' },
         { 'x-dead-letter-routing-key', 'S', queue .. '.dead' } } })
       c:ask(1, 'queue.declare', { queue = queue .. '.dead' })
-      c:publish(1, '', queue, 'x', Amqp.properties { { 'content-type', 'a/b' }, { 'expiration', '60000' },
+      --- Publish and reject a message with these properties, and give those of its dead letter.
+      local function die(properties)
+        c:publish(1, '', queue, 'x', properties)
+        c:send(Amqp.method(1, 'basic.get', { queue = queue }))
+        local m, dead = c:expect_message(1, 'basic.get-ok'), nil
+        c:send(Amqp.method(1, 'basic.reject', { delivery_tag = m.delivery_tag }))
+        assert.is_true(wait.poll(function()
+          c:send(Amqp.method(1, 'basic.get', { queue = queue .. '.dead', no_ack = true }))
+          local frame = c:read()
+          if frame.values.name == 'basic.get-empty' then return false end
+          dead = c:read().properties
+          return c:read() ~= nil
+        end))
+        return dead, m.properties
+      end
+      local dead = die(Amqp.properties { { 'content-type', 'a/b' }, { 'expiration', '60000' },
         { 'headers', Amqp.table { { 'n', 'I', 1 } } } })
-      c:send(Amqp.method(1, 'basic.get', { queue = queue }))
-      local m = c:expect_message(1, 'basic.get-ok')
-      c:send(Amqp.method(1, 'basic.reject', { delivery_tag = m.delivery_tag }))
-      local dead
-      assert.is_true(wait.poll(function()
-        c:send(Amqp.method(1, 'basic.get', { queue = queue .. '.dead', no_ack = true }))
-        local frame = c:read()
-        if frame.values.name == 'basic.get-empty' then return false end
-        dead = c:read().properties
-        return c:read() ~= nil
-      end))
       for _, part in ipairs {
         '\3a/b', '\1nI\0\0\0\1', '\7x-deathA', '\5countl\0\0\0\0\0\0\0\1', '\6reasonS\0\0\0\8rejected',
         '\19x-first-death-queueS' .. ('>s4'):pack(queue),
@@ -550,6 +554,14 @@ describe('AMQP', function()
         assert.truthy(dead:find(part, 1, true), ('%q'):format(part))
       end
       assert.falsy(dead:find('60000', 1, true), 'it would expire again when it is published again')
+      -- What a client publishes again as it was keeps that history, until it dies.
+      local again, between = die(dead)
+      assert.equal(dead, between)
+      for _, name in ipairs { '\7x-deathA', '\14x-death-reasonS', '\19x-first-death-queueS' } do
+        local first, last = again:find(name, 1, true)
+        assert.truthy(first, name)
+        assert.falsy(again:find(name, last, true), name .. ' is there twice')
+      end
       c:leave()
     end)
 

@@ -168,6 +168,11 @@ static void add_deaths(struct buf *items, const struct msg *m, bool is_last)
 	}
 }
 
+static bool has_died(const struct msg *head)
+{
+	return msg_header(head, DEATH("counts")).data != NULL;
+}
+
 static void add_history(struct buf *table, const struct msg *m)
 {
 	static const struct {
@@ -183,7 +188,7 @@ static void add_history(struct buf *table, const struct msg *m)
 	struct buf items = { 0 };
 	char len[4];
 
-	if (!msg_header(m, DEATH("counts")).data)
+	if (!has_died(m))
 		return;
 	add_deaths(&items, m, true);
 	add_deaths(&items, m, false);
@@ -204,11 +209,15 @@ static void add_history(struct buf *table, const struct msg *m)
 	}
 }
 
-static bool is_history(struct slice name)
+/* A field that this delivery has anew. A client may publish a dead letter again as it was:
+ * then its old history is a header like others, until it dies. */
+static bool is_history(struct slice name, const struct msg *head, uint32_t failures)
 {
-	return slice_is(name, "x-death") || slice_has_prefix(name, "x-first-death-") ||
-	       slice_has_prefix(name, "x-last-death-") ||
-	       slice_is(name, "x-delivery-count");
+	if (slice_is(name, "x-delivery-count"))
+		return failures > 0;
+	return has_died(head) && (slice_is(name, "x-death") || msg_header_is_death(name) ||
+				  slice_has_prefix(name, "x-first-death-") ||
+				  slice_has_prefix(name, "x-last-death-"));
 }
 
 /* ---- from headers to properties ---------------------------------------------------- */
@@ -272,7 +281,8 @@ static bool is_property(const struct amqp_properties *p, struct slice name)
 
 /* What the table had, as far as it is still so. */
 static void keep_fields(struct buf *table, struct slice rest,
-			const struct amqp_message *was, const struct msg *head)
+			const struct amqp_message *was, const struct msg *head,
+			uint32_t failures)
 {
 	struct amqp_field f;
 
@@ -281,7 +291,7 @@ static void keep_fields(struct buf *table, struct slice rest,
 			find_header(was->items, was->count, f.name);
 		struct slice now = msg_header(head, f.name);
 
-		if (is_history(f.name))
+		if (is_history(f.name, head, failures))
 			continue;
 		if (!before || (now.data && slice_is_equal(now, before->value)))
 			amqp_field_add(table, f.name, f.type, f.bytes);
@@ -310,10 +320,10 @@ static void write_anew(struct buf *out, const struct amqp_properties *was_proper
 	struct buf table = { 0 };
 
 	set_properties(&p, head);
-	keep_fields(&table, p.values[AMQP_P_HEADERS].s, was, head);
+	keep_fields(&table, p.values[AMQP_P_HEADERS].s, was, head, failures);
 	add_headers(&table, &p, was, head);
 	/* The first death has ended its time: published again, it must not expire at once. */
-	if (msg_header(head, DEATH("counts")).data)
+	if (has_died(head))
 		p.flags &= (uint16_t) ~(0x8000u >> AMQP_P_EXPIRATION);
 	add_history(&table, head);
 	if (failures > 0)
