@@ -209,15 +209,16 @@ static void add_history(struct buf *table, const struct msg *m)
 	}
 }
 
-/* A field that this delivery has anew. A client may publish a dead letter again as it was:
- * then its old history is a header like others, until it dies. */
+/* A field that this delivery has anew. A client may publish a dead letter again as it
+ * was: then its old history is a header like others, until it dies. */
 static bool is_history(struct slice name, const struct msg *head, uint32_t failures)
 {
 	if (slice_is(name, "x-delivery-count"))
 		return failures > 0;
-	return has_died(head) && (slice_is(name, "x-death") || msg_header_is_death(name) ||
-				  slice_has_prefix(name, "x-first-death-") ||
-				  slice_has_prefix(name, "x-last-death-"));
+	return has_died(head) &&
+	       (slice_is(name, "x-death") || msg_header_is_death(name) ||
+		slice_has_prefix(name, "x-first-death-") ||
+		slice_has_prefix(name, "x-last-death-"));
 }
 
 /* ---- from headers to properties ---------------------------------------------------- */
@@ -322,7 +323,8 @@ static void write_anew(struct buf *out, const struct amqp_properties *was_proper
 	set_properties(&p, head);
 	keep_fields(&table, p.values[AMQP_P_HEADERS].s, was, head, failures);
 	add_headers(&table, &p, was, head);
-	/* The first death has ended its time: published again, it must not expire at once. */
+	/* The first death has ended its time: published again, it must not expire at
+	 * once. */
 	if (has_died(head))
 		p.flags &= (uint16_t) ~(0x8000u >> AMQP_P_EXPIRATION);
 	add_history(&table, head);
