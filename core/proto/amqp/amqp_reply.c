@@ -257,9 +257,16 @@ void amqp_fail(struct amqp *l, struct amqp_channel *ch, enum amqp_method request
 		close_connection(l, request, code, text);
 }
 
+/* A script that refuses what it is asked for, a pattern for instance, refuses it for this
+ * channel alone. */
+static enum amqp_code request_code(int error)
+{
+	return error == TIDE_ERULE ? AMQP_PRECONDITION_FAILED : amqp_code_of(error);
+}
+
 void amqp_fail_with(const struct amqp_request *q, const struct error *err)
 {
-	amqp_fail(q->l, q->channel, q->method, amqp_code_of(err->code), "%s", err->text);
+	amqp_fail(q->l, q->channel, q->method, request_code(err->code), "%s", err->text);
 }
 
 /* ---- what the session says --------------------------------------------------------- */
@@ -398,7 +405,7 @@ static void take_reply(struct amqp_channel *ch, const struct amqp_owed *owed,
 	if (is_error && owed->kind == AMQP_OWED_PUBLISH)
 		refuse_publish(ch, owed, r);
 	else if (is_error)
-		amqp_fail(ch->l, ch, owed->request, amqp_code_of(r->error), "%s",
+		amqp_fail(ch->l, ch, owed->request, request_code(r->error), "%s",
 			  r->text);
 	else if (owed->kind == AMQP_OWED_PUBLISH && owed->n)
 		confirm(ch, owed->n);
