@@ -334,11 +334,9 @@ int vhost_place(struct broker *b, struct slice name, int64_t cell, unsigned own_
 		return error_set(err, TIDE_EEXISTS,
 				 "vhost '%s' cannot be placed while clients are in it",
 				 v->name);
-	rc = store_vhost_place(b->store, name, (unsigned)cell, waiter_store_done, waiter,
-			       err);
-	if (rc == TIDE_OK)
-		waiter_add(waiter);
-	return rc;
+	store_vhost_place(b->store, name, (unsigned)cell, waiter_store_done, waiter);
+	waiter_add(waiter);
+	return TIDE_OK;
 }
 
 static bool is_back(struct broker *b, const struct removal_spec *spec)

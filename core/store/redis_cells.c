@@ -154,6 +154,8 @@ void redis_cells_deinit(struct redis_cells *cs)
 {
 	buf_deinit(&cs->placed);
 	buf_deinit(&cs->placed_next);
+	for (size_t i = 0; i < cs->placing_count; i++)
+		mem_free(cs->placing[i].vhost);
 	mem_free(cs->placing);
 }
 
@@ -241,15 +243,21 @@ void redis_cells_client(struct redis_cells *cs, const struct redis_client *clien
 static void swap_placed(struct redis_cells *cs)
 {
 	struct buf before = cs->placed;
+	size_t kept = 0;
 
 	cs->places +=
 		!slice_is_equal(buf_slice(&cs->placed), buf_slice(&cs->placed_next));
 	cs->placed = cs->placed_next;
 	cs->placed_next = before;
-	if (cs->placing_looks == 0 || --cs->placing_looks > 0)
-		return;
-	mem_free(cs->placing);
-	cs->placing = NULL;
+	for (size_t i = 0; i < cs->placing_count; i++) {
+		struct redis_placing *p = &cs->placing[i];
+
+		if (p->looks == 0 || --p->looks > 0)
+			cs->placing[kept++] = *p;
+		else
+			mem_free(p->vhost);
+	}
+	cs->placing_count = kept;
 }
 
 void redis_cells_judge(struct redis_cells *cs)
@@ -325,10 +333,14 @@ static unsigned find_place(struct slice placed, struct slice vhost)
 
 unsigned redis_cells_place_of(const struct redis_cells *cs, struct slice vhost)
 {
-	unsigned cell = cs->placing && slice_is(vhost, cs->placing)
-				? cs->placing_cell
-				: find_place(buf_slice(&cs->placed), vhost);
+	size_t i = cs->placing_count;
+	unsigned cell;
 
+	/* The last one counts, of several with one name. */
+	while (i > 0 && !slice_is(vhost, cs->placing[i - 1].vhost))
+		i--;
+	cell = i > 0 ? cs->placing[i - 1].cell
+		     : find_place(buf_slice(&cs->placed), vhost);
 	/* It may have been placed when there were more. */
 	return cell < cs->wanted ? cell : STORE_NO_CELL;
 }
@@ -340,18 +352,22 @@ unsigned redis_cells_of(const struct redis_cells *cs, struct slice vhost)
 	return cell == STORE_NO_CELL ? layout_crc16(vhost) % cs->wanted : cell;
 }
 
-bool redis_cells_place(struct redis_cells *cs, struct slice vhost, unsigned cell)
+void redis_cells_place(struct redis_cells *cs, struct slice vhost, unsigned cell)
 {
-	if (cs->placing)
-		return false;
-	cs->placing = mem_strndup(vhost.data, vhost.len);
-	cs->placing_cell = cell;
-	cs->placing_looks = 0;
-	return true;
+	MEM_GROW(cs->placing, cs->placing_count, cs->placing_cap, 4);
+	cs->placing[cs->placing_count++] = (struct redis_placing){
+		.vhost = mem_strndup(vhost.data, vhost.len),
+		.cell = cell,
+	};
 }
 
 void redis_cells_placed(struct redis_cells *cs)
 {
+	size_t i = 0;
+
+	while (i < cs->placing_count && cs->placing[i].looks > 0)
+		i++;
 	/* The first may have been asked before, the second was asked behind it. */
-	cs->placing_looks = 2;
+	if (i < cs->placing_count)
+		cs->placing[i].looks = 2;
 }

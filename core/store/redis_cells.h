@@ -74,6 +74,12 @@ struct redis_cell {
 	uint64_t free_since_ms; /* monotonic; 0: it has an owner */
 };
 
+struct redis_placing {
+	char *vhost;
+	unsigned cell;
+	unsigned looks; /* that are waited for; 0: the write has no answer yet */
+};
+
 struct redis_cells {
 	unsigned wanted; /* --cells */
 	unsigned own;    /* STORE_NO_CELL: none */
@@ -83,9 +89,10 @@ struct redis_cells {
 	char lock[48]; /* "": none */
 	struct redis_cell cells[STORE_CELLS_MAX];
 	struct buf placed, placed_next; /* "<cell> <vhost>\n" each */
-	/* The vhost that we place now. A look that was asked before it does not tell. */
-	char *placing;
-	unsigned placing_cell, placing_looks;
+	/* The vhosts that we place now, in the order of their writes. A look that was
+	 * asked before such a write does not tell. */
+	struct redis_placing *placing;
+	size_t placing_count, placing_cap;
 	bool is_refused;               /* a reply to the look of an owner was an error */
 	uint64_t users, rules, places; /* changes: as Redis counts them; that we saw */
 };
@@ -111,9 +118,8 @@ bool redis_cells_answer(struct redis_cells *cs, const struct redis_request *r,
 /* Was it placed, and where; STORE_NO_CELL: it was not. */
 unsigned redis_cells_place_of(const struct redis_cells *cs, struct slice vhost);
 unsigned redis_cells_of(const struct redis_cells *cs, struct slice vhost);
-/* From now on the vhost is that cell's, which is being written. False: another one is
- * being placed. */
-bool redis_cells_place(struct redis_cells *cs, struct slice vhost, unsigned cell);
-/* It was answered. */
+/* From now on the vhost is that cell's, which is being written. */
+void redis_cells_place(struct redis_cells *cs, struct slice vhost, unsigned cell);
+/* The first of these writes that had no answer has one. */
 void redis_cells_placed(struct redis_cells *cs);
 bool redis_cells_read_lock(struct slice text, unsigned *count, uint64_t *split);

@@ -199,12 +199,10 @@ uint64_t store_changes(const struct store *s, enum store_change what);
 void store_count_rules(struct store *s);
 /* Another broker owns a cell. */
 bool store_has_others(const struct store *s);
-/* Our vhost, which is empty, is declared in that cell. From the call on it is there.
- * TIDE_EBUSY: another one is being placed. */
-TIDE_MUST_USE int store_vhost_place(struct store *s, struct slice vhost, unsigned cell,
-				    void (*on_done)(void *ctx, int status,
-						    const char *text),
-				    void *ctx, struct error *err);
+/* Our vhost, which is empty, is declared in that cell. From the call on it is there. */
+void store_vhost_place(struct store *s, struct slice vhost, unsigned cell,
+		       void (*on_done)(void *ctx, int status, const char *text),
+		       void *ctx);
 
 #define STORE_ADDRESS_MAX 256
 

@@ -126,16 +126,13 @@ static void on_place_reply(struct store_call *call, const redisReply *reply, boo
 	CALL_TELL(call, store_done_fn);
 }
 
-int store_vhost_place(struct store *s, struct slice vhost, unsigned cell,
-		      store_done_fn on_done, void *ctx, struct error *err)
+void store_vhost_place(struct store *s, struct slice vhost, unsigned cell,
+		       store_done_fn on_done, void *ctx)
 {
-	struct redis_cells *cells = &s->lanes->self.cells;
 	struct store_call *call;
 	struct buf *out;
 
-	if (!redis_cells_place(cells, vhost, cell))
-		return error_set(err, TIDE_EBUSY,
-				 "another vhost is being placed; try again");
+	redis_cells_place(&s->lanes->self.cells, vhost, cell);
 	call = store_call_begin(s, NULL, on_place_reply, (store_tell_fn)on_done, ctx);
 	call->request.is_write = true;
 	store_call_add(call, "MULTI");
@@ -145,7 +142,6 @@ int store_vhost_place(struct store *s, struct slice vhost, unsigned cell,
 	resp_bulk(out, vhost);
 	store_call_add(call, "EXEC");
 	store_call_send(call, 0);
-	return TIDE_OK;
 }
 
 /* ---- erasing */

@@ -347,6 +347,21 @@ describe('a store with cells', function()
     owners[0]:expect_log 'recovered 0 exchanges, 0 queues'
   end)
 
+  it('lets many vhosts be placed at once', function()
+    local owners = start_all(2)
+    local c = owners[0]:connect()
+    c:document 'HELLO cell=0'
+    local names = {}
+    for i = 1, 40 do names[i] = vhost_in(0, 2) .. '-' .. i end
+    for _, name in ipairs(names) do
+      if crc16(name) % 2 == 0 then c:ok(('DECLARE vhost %s in-cell=1'):format(name)) end
+    end
+    c:close()
+    for _, name in ipairs(names) do
+      if crc16(name) % 2 == 0 then assert.equal('1', redis:cli('HGET', '{tide}:cluster', 'cell:' .. name)) end
+    end
+  end)
+
   it('shares its users', function()
     local owners = start_all(2)
     local c = owners[0]:connect()
