@@ -46,8 +46,10 @@ static const struct argument {
 };
 #define ARGUMENTS (sizeof(arguments) / sizeof(arguments[0]))
 
-const char *rabbit_exchange_type(const char *theirs)
+const char *rabbit_exchange_type(const char *theirs, const char *delayed)
 {
+	if (strcmp(theirs, RABBIT_DELAYED) == 0 && *delayed)
+		theirs = delayed;
 	for (size_t i = 0; i < sizeof(exchange_types) / sizeof(exchange_types[0]); i++)
 		if (strcmp(exchange_types[i][0], theirs) == 0)
 			return exchange_types[i][1];

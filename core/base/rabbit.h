@@ -12,9 +12,13 @@ enum rabbit_kind {
 	RABBIT_EXCHANGE = 4,
 };
 
+#define RABBIT_DELAYED "x-delayed-message"
 /* Ours for a type of theirs: "consistent-hash"; a type without another name here is
- * itself. */
-const char *rabbit_exchange_type(const char *theirs);
+ * itself. One that delays is as its argument x-delayed-type says: any publish may be
+ * delayed here.
+ *
+ * @param delayed  that argument; "": it is not given */
+const char *rabbit_exchange_type(const char *theirs, const char *delayed);
 
 /* Add the options that an argument is; its value is a text, of a boolean true or false.
  * False: there is no such argument, or no such option here. */

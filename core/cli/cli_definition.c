@@ -299,12 +299,10 @@ static void append_to(json_t *vhosts, const json_t *item, const char *member,
 static void take_exchange(json_t *vhosts, const json_t *item)
 {
 	const char *name = cli_table_text(item, "name", "");
-	const char *type = cli_table_text(item, "type", "");
+	const char *type = rabbit_exchange_type(
+		cli_table_text(item, "type", ""),
+		cli_table_text(json_object_get(item, "arguments"), "x-delayed-type", ""));
 
-	if (strcmp(type, "x-delayed-message") == 0)
-		type = cli_table_text(json_object_get(item, "arguments"),
-				      "x-delayed-type", "direct");
-	type = rabbit_exchange_type(type);
 	if (strncmp(type, "x-", 2) == 0) {
 		note("exchange '%s': there is no type '%s'", name, type);
 		return;

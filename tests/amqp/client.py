@@ -125,7 +125,24 @@ def run_pika():
                 c.process_data_events(WAIT_S)
             assert answers == [b'22']
 
-    for function in (properties, confirms, errors, pool, rpc, direct):
+    def delayed():
+        with connect() as c:
+            channel, got = c.channel(), []
+            channel.exchange_declare('pika.delayed', 'x-delayed-message', durable=True,
+                                     arguments={'x-delayed-type': 'direct'})
+            queue = channel.queue_declare('', exclusive=True).method.queue
+            channel.queue_bind(queue, 'pika.delayed', 'k')
+            channel.confirm_delivery()
+            for delay in 3600000, 1:
+                channel.basic_publish('pika.delayed', 'k', str(delay).encode(),
+                                      pika.BasicProperties(headers={'x-delay': delay}))
+            channel.basic_consume(queue, lambda *args: got.append(args[2:]), auto_ack=True)
+            while not got:
+                c.process_data_events(WAIT_S)
+            assert [(p.headers['x-delay'], body) for p, body in got] == [(-1, b'1')], got
+            channel.exchange_delete('pika.delayed')
+
+    for function in (properties, confirms, errors, pool, rpc, direct, delayed):
         case(function.__name__, function)
 
 

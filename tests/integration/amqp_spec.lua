@@ -1,6 +1,7 @@
 -- AMQP 0-9-1 over sockets: connections, channels, definitions, messages.
 local Amqp = require 'support.amqp'
 local Broker = require 'support.broker'
+local traffic = require 'support.traffic'
 local wait = require 'support.wait'
 
 describe('AMQP', function()
@@ -159,7 +160,7 @@ describe('AMQP', function()
         { method(1, 'channel.flow', {}), 540, 'active' },
         { method(1, 'basic.qos', { prefetch_size = 1 }), 540, 'prefetch' },
         { method(1, 'basic.recover', {}), 540, 'requeue' },
-        { method(1, 'exchange.declare', { exchange = 'x', type = 'x-delayed-message' }), 540, 'x-delayed-message' },
+        { method(1, 'exchange.declare', { exchange = 'x', type = 'x-odd' }), 540, 'x-odd' },
         { method(1, 'queue.declare', { queue = 's', durable = true,
           arguments = Amqp.table { { 'x-queue-type', 'S', 'stream' } } }), 540, 'stream' },
         { publish .. head(1, Amqp.properties { { 'headers', Amqp.table { { 'CC', 'A', 'S\0\0\0\1x' } } } }), 540,
@@ -586,6 +587,49 @@ describe('AMQP', function()
       expect_empty(other, queue)
       other:expect_refusal(1, 'tx.commit', {}, 406, 'transactional')
       other:leave()
+    end)
+
+    it('wait for their x-delay, and go on with its sign turned', function()
+      local queue = fresh()
+      local x = 'delayed.' .. queue
+      local c = connect(queue)
+      local function declare(kind, argument)
+        return { exchange = x, type = kind,
+          arguments = Amqp.table { argument and { 'x-delayed-type', 'S', argument } or nil } }
+      end
+      c:ask(1, 'exchange.declare', declare('x-delayed-message', 'topic'))
+      c:ask(1, 'exchange.declare', declare('x-delayed-message', 'topic'))
+      for argument, text in pairs { [false] = 'delayed-type', ['x-delayed-message'] = 'delayed-type', fanout = x } do
+        c:expect_refusal(1, 'exchange.declare', declare('x-delayed-message', argument), 406, text)
+      end
+      c:ask(1, 'queue.bind', { queue = queue, exchange = x, routing_key = '*.eu' })
+      c:ask(1, 'confirm.select')
+      local function headers(letter, delay)
+        return Amqp.properties { { 'type', 't' }, { 'headers', Amqp.table { { 'a', 'I', 1 },
+          { 'x-delay', letter, delay }, { 'z', 'S', 'z' } } } }
+      end
+      confirmed(c, x, 'orders.eu', 'late', headers('I', 3600000))
+      expect_empty(c, queue)
+      traffic.expect_counts(admin, queue, { ready = 0, delayed = 1 })
+      for i, case in ipairs { { 'I', 1 }, { 'l', 1 }, { 'B', 1 }, { 'S', '1' }, { 'd', 1 }, { 'L', 1 } } do
+        confirmed(c, x, 'orders.eu', 'm' .. i, headers(table.unpack(case)))
+        traffic.expect_counts(admin, queue, { ready = 1, delayed = 1 })
+        local m = get(c, queue)
+        assert.same({ 'm' .. i, headers(case[1] == 'l' and 'l' or 'I', -1) }, { m.body, m.properties })
+      end
+      c:publish(1, x, 'nobody', 'back', headers('I', 1), { mandatory = true })
+      assert.equal('back', c:expect_message(1, 'basic.return', { reply_code = 312 }).body)
+      c:expect_method(1, 'basic.ack')
+      -- What a consumer publishes again with the headers that it has got is there at once.
+      for _, case in ipairs { { 'l', -3600000 }, { 'I', 0 } } do
+        confirmed(c, x, 'orders.eu', 'again', headers(table.unpack(case)))
+        assert.equal(headers(table.unpack(case)), get(c, queue).properties)
+      end
+      for _, bad in ipairs { { 'S', 'soon' }, { 'V' }, { 'l', 1 << 60 }, { 'd', 1.5 } } do
+        c:publish(1, x, 'orders.eu', 'x', headers(table.unpack(bad)))
+        c:expect_refusal(1, nil, nil, 406, 'x-delay')
+      end
+      c:leave()
     end)
 
     it('are answered directly, to the channel that has asked', function()

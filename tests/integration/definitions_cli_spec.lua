@@ -127,6 +127,8 @@ describe('tidemq export and import', function()
     "internal":false,"arguments":{"hash-header":"customer"}},
   {"name":"heads","vhost":"/","type":"headers","durable":true,"auto_delete":false,"internal":true,
     "arguments":{"alternate-exchange":"spread"}},
+  {"name":"later","vhost":"/","type":"x-delayed-message","durable":true,"auto_delete":false,"internal":false,
+    "arguments":{"x-delayed-type":"x-consistent-hash"}},
   {"name":"odd","vhost":"/","type":"x-odd","durable":true,"auto_delete":false,"internal":false,"arguments":{}}],
 "bindings":[{"source":"spread","vhost":"/","destination":"jobs","destination_type":"queue","routing_key":"3",
     "arguments":{}},
@@ -137,7 +139,7 @@ describe('tidemq export and import', function()
       "not carried over: x-odd of queue 'jobs'", "not carried over: exchange 'odd': there is no type 'x-odd'",
       'not carried over: 1 policies', 'not carried over: 1 global_parameters',
       'refused: DECLARE queue with blank: a name or pattern has white space',
-      'refused: USER add guest', 'declared 8, there already 0, refused 2',
+      'refused: USER add guest', 'declared 9, there already 0, refused 2',
     } do
       assert.matches(line, out, 1, true)
     end
@@ -150,8 +152,9 @@ describe('tidemq export and import', function()
       dead = { ['single-active'] = '1' } }, options)
     c:ok 'BIND spread heads - dest=exchange x-match=any h:kind=a h:n=1'
     assert.equal(2, #c:document 'LIST bindings')
+    assert.equal('consistent-hash', c:document 'STATS exchange later'.type)
     out = import(file)
-    assert.matches('there already 7', out, 1, true)
+    assert.matches('there already 8', out, 1, true)
     assert.same({ partitions = '1', retention = '7d' }, (function()
       local shop = to:connect()
       shop:document 'HELLO vhost=shop'

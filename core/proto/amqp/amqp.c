@@ -733,6 +733,7 @@ static void deinit(struct protocol *p)
 	mem_free(l->leaving);
 	buf_deinit(&l->partial);
 	buf_deinit(&l->properties);
+	buf_deinit(&l->table);
 }
 
 static void tell_closed(struct protocol *p, const char *words)

@@ -127,6 +127,7 @@ struct amqp {
 	uint32_t frame_left;
 	struct buf partial;    /* a long frame, until it is whole */
 	struct buf properties; /* of a delivery */
+	struct buf table;      /* the headers of a publish, with x-delay turned */
 };
 
 /* A request, and the channel that it came on. */

@@ -70,6 +70,62 @@ static bool read_expiration(const struct amqp_request *q, const struct amqp_prop
 	return true;
 }
 
+/* They are no longer as the client sent them. */
+static void write_anew(struct amqp *l, const struct amqp_properties *p,
+		       struct slice *bytes)
+{
+	buf_clear(&l->properties);
+	amqp_properties_write(p, &l->properties);
+	*bytes = buf_slice(&l->properties);
+}
+
+/* The header x-delay changes its sign, as in RabbitMQ: who publishes a message again with
+ * the headers that it has got does not delay it again. Not all clients read a negative
+ * 'l' well: it is one only where the publish had one, or must be. */
+static void turn_delay(struct amqp *l, struct amqp_properties *p, uint64_t ms,
+		       struct slice *bytes)
+{
+	struct slice rest = p->values[AMQP_P_HEADERS].s;
+	struct amqp_field f;
+
+	buf_clear(&l->table);
+	while (amqp_field_next(&rest, &f))
+		if (slice_is(f.name, "x-delay"))
+			amqp_field_add_number(
+				&l->table, f.name,
+				f.type != 'l' && ms <= INT32_MAX ? 'I' : 'l', 0 - ms);
+		else
+			amqp_field_add(&l->table, f.name, f.type, f.bytes);
+	p->values[AMQP_P_HEADERS].s = buf_slice(&l->table);
+	write_anew(l, p, bytes);
+}
+
+static bool read_delay(const struct amqp_request *q, struct amqp_properties *p,
+		       struct slice *bytes, struct publish_spec *spec)
+{
+	char room[AMQP_TEXT_MAX];
+	struct amqp_field f;
+	struct slice text;
+	uint64_t ms;
+
+	if (!amqp_field_find(p->values[AMQP_P_HEADERS].s, "x-delay", &f))
+		return true;
+	if (!amqp_field_text(&f, room, &text))
+		text = NO_TEXT;
+	if (slice_has_prefix(text, "-"))
+		return true;
+	if (!slice_to_uint(text, DURATION_MAX_MS, &ms)) {
+		amqp_fail(q->l, q->channel, q->method, AMQP_PRECONDITION_FAILED,
+			  "invalid x-delay: expected milliseconds, %lld at most",
+			  (long long)DURATION_MAX_MS);
+		return false;
+	}
+	spec->delay_ms = (int64_t)ms;
+	if (ms > 0)
+		turn_delay(q->l, p, ms, bytes);
+	return true;
+}
+
 /* The name of the channel's own queue takes the place of the name for all. False: it has
  * none, and an error is told. */
 static bool set_reply_to(const struct amqp_request *q, struct amqp_properties *p,
@@ -84,9 +140,7 @@ static bool set_reply_to(const struct amqp_request *q, struct amqp_properties *p
 		return refuse_property(q, AMQP_P_REPLY_TO,
 				       "a consumer of " AMQP_REPLY_TO " on this channel");
 	p->values[AMQP_P_REPLY_TO].s = queue;
-	buf_clear(&q->l->properties);
-	amqp_properties_write(p, &q->l->properties);
-	*bytes = buf_slice(&q->l->properties);
+	write_anew(q->l, p, bytes);
 	return true;
 }
 
@@ -113,7 +167,7 @@ static bool is_for_later(int error)
 	       error == TIDE_EFULL;
 }
 
-static bool prepare(const struct amqp_request *q, const struct amqp_properties *p,
+static bool prepare(const struct amqp_request *q, struct amqp_properties *p,
 		    struct slice bytes, size_t body_len)
 {
 	struct amqp_channel *ch = q->channel;
@@ -127,7 +181,7 @@ static bool prepare(const struct amqp_request *q, const struct amqp_properties *
 	};
 	struct error err = { .code = TIDE_OK };
 
-	if (!read_expiration(q, p, &spec))
+	if (!read_expiration(q, p, &spec) || !read_delay(q, p, &bytes, &spec))
 		return false;
 	amqp_message_read(&headers, p, bytes);
 	spec.header_count = headers.count;

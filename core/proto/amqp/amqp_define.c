@@ -209,8 +209,10 @@ static void declare_exchange(const struct amqp_request *q)
 	const struct amqp_value *v = q->v;
 	struct slice name = v[AMQP_EXCHANGE_DECLARE_EXCHANGE].s,
 		     type = v[AMQP_EXCHANGE_DECLARE_TYPE].s;
+	struct slice arguments = v[AMQP_EXCHANGE_DECLARE_ARGUMENTS].s;
 	struct args args = { 0 };
-	char word[256];
+	char word[256], delayed[256];
+	const char *ours;
 
 	if (v[AMQP_EXCHANGE_DECLARE_PASSIVE].n) {
 		check_exchange(q, name);
@@ -219,12 +221,18 @@ static void declare_exchange(const struct amqp_request *q)
 	if (!is_exchange_name(q, name))
 		return;
 	snprintf(word, sizeof(word), "%.*s", SLICE_HEAD(type, 255));
-	if (strncmp(rabbit_exchange_type(word), "x-", 2) == 0)
+	snprintf(delayed, sizeof(delayed), "%.*s",
+		 SLICE_HEAD(value_of(&arguments, "x-delayed-type"), 255));
+	ours = rabbit_exchange_type(word, delayed);
+	if (strcmp(ours, RABBIT_DELAYED) == 0)
+		refuse_argument(
+			q, SLICE("x-delayed-type"),
+			"expected the type that the exchange has apart from delays");
+	else if (strncmp(ours, "x-", 2) == 0)
 		amqp_fail(q->l, q->channel, q->method, AMQP_NOT_IMPLEMENTED,
-			  "there is no exchange type '%s'", word);
-	else if (read_arguments(q, RABBIT_EXCHANGE, v[AMQP_EXCHANGE_DECLARE_ARGUMENTS].s,
-				&args))
-		make_exchange(q, name, rabbit_exchange_type(word), &args);
+			  "there is no exchange type '%s'", ours);
+	else if (read_arguments(q, RABBIT_EXCHANGE, arguments, &args))
+		make_exchange(q, name, ours, &args);
 	args_deinit(&args);
 }
 
