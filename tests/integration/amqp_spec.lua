@@ -644,6 +644,7 @@ describe('AMQP', function()
       local tag = c:ask(1, 'basic.consume', { queue = name, no_ack = true }).consumer_tag
       local function ask()
         c:publish(1, '', queue, '2', Amqp.properties { { 'correlation-id', 'c' }, { 'reply-to', name } })
+        c:ask(1, 'basic.qos', {}) -- answered behind the publish
         local q = get(server, queue)
         local to = q.properties:match('amq%.rabbitmq%.reply%-to%.[%d.]+')
         assert.equal(Amqp.properties { { 'correlation-id', 'c' }, { 'reply-to', to } }, q.properties)

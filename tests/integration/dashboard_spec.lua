@@ -4,6 +4,7 @@ local Broker = require 'support.broker'
 local Browser = require 'support.browser'
 local needs = require 'support.needs'
 local users = require 'support.users'
+local wait = require 'support.wait'
 
 needs.browser(describe)('the dashboard', function()
   local broker, browser, c
@@ -415,7 +416,10 @@ needs.browser(describe)('the dashboard', function()
       mailer:close()
       open 'topics/events'
       browser:expect_text('[data-table=groups]', 'pattern:mailer%s+0%s+0')
-      browser:expect_js 'document.querySelector("svg[aria-label^=\\"Lag of groups: mailer\\"]") !== null'
+      -- It has its first sample within ten seconds, and the page asks for it now and then.
+      assert(wait.poll(function()
+        return browser:run 'return document.querySelector("svg[aria-label^=\\"Lag of groups: mailer\\"]") !== null'
+      end, 60))
       browser:click { button = 'Seek' }
       browser:type({ field = 'Position' }, '2')
       browser:click { button = 'Seek', within = 'dialog[open]' }

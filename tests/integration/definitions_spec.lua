@@ -387,7 +387,7 @@ describe('the definitions', function()
         ['HELLO heartbeat=1ms'] = 'ERR syntax heartbeat=1ms: expected a duration like 250ms, 30s, 5m, 2h or 1d, '
           .. 'from 1s to 1h',
         ['HELLO colour=red'] =
-          "ERR syntax HELLO has no option 'colour'; it takes: user pass vhost name heartbeat prefetch",
+          "ERR syntax HELLO has no option 'colour'; it takes: user pass vhost name cell heartbeat prefetch",
       } do
         local fresh = broker:connect()
         fresh:send(line .. '\r\n')
@@ -436,7 +436,8 @@ describe('the definitions', function()
         c2:expect_answer('DECLARE vhost ' .. name, ("ERR syntax '%s' cannot be a new vhost: its name may not have '{' "
           .. "or '}', which stand for the slot of a Redis Cluster"):format(name))
       end
-      c2:expect_answer('DECLARE vhost shop ttl=1s', "ERR syntax DECLARE vhost has no option 'ttl'; it takes: on-demand")
+      c2:expect_answer('DECLARE vhost shop ttl=1s',
+        "ERR syntax DECLARE vhost has no option 'ttl'; it takes: on-demand in-cell")
       own:expect_clean_stop()
     end)
 

@@ -130,9 +130,10 @@ describe('the framing of the line protocol', function()
         assert.is_truthy(('\n' .. text):find('\n' .. name, 1, true), name)
       end
       local pub = 'PUB <exchange> <key> [pri=]'
-        .. ' [delay=] [ttl=] [id=] [ack-timeout=] [expect=] [must] [h:name=value]... <length>'
+        .. ' [delay=] [ttl=] [id=] [ack-timeout=] [durable=] [expect=] [must] [h:name=value]... <length>'
       assert.is_truthy(text:find(pub, 1, true))
-      assert.is_truthy(text:find('\nPEEK <queue> [n] [state=] [match=] [after=] [partition=] [offset=]\r\n', 1, true))
+      local peek = '\nPEEK <queue> [n] [state=] [match=] [after=] [partition=] [offset=] [newest]\r\n'
+      assert.is_truthy(text:find(peek, 1, true))
     end)
 
     it('of HTTP end the connection, and their bodies are not carried out', function()
@@ -285,7 +286,8 @@ describe('the framing of the line protocol', function()
       refused('PUB nowhere k', "ERR not-found there is no exchange 'nowhere' in vhost '/'")
       refused('PUB - f pri=256', 'ERR syntax pri=256: expected a number from 0 to 255')
       refused('PUB - f maybe', "ERR syntax PUB has no flag 'maybe'; it takes: must quiet")
-      refused('PUB - f frob=1', "ERR syntax PUB has no option 'frob'; it takes: pri delay ttl id ack-timeout expect")
+      refused('PUB - f frob=1',
+        "ERR syntax PUB has no option 'frob'; it takes: pri delay ttl id ack-timeout durable expect")
       refused('PUB -', 'ERR syntax PUB needs <exchange>, <key> and <length>: <key> is missing')
       refused('@7 PUB - f', '@7 ERR not-found channel 7 is not open: send @7 OPEN first')
       refused('@x PUB - f', "ERR syntax '@x' is not a channel: expected @0 to @65535 and a space")
