@@ -252,6 +252,54 @@ static int pick_queues(struct outcome *o, const struct decide_spec *spec,
 	return TIDE_OK;
 }
 
+static bool is_picked(const struct outcome *o, const struct queue *q)
+{
+	for (unsigned i = 0; i < o->count; i++)
+		if (o->picks[i].queue == q)
+			return true;
+	return false;
+}
+
+static void add_picks(struct decision *d, struct outcome *o, const struct outcome *more)
+{
+	struct pick *all;
+
+	if (more->count == 0)
+		return;
+	all = mem_alloc((o->count + more->count) * sizeof(*all));
+	for (unsigned i = 0; i < o->count; i++)
+		all[i] = o->picks[i];
+	if (o->picks != d->picks)
+		mem_free(o->picks);
+	o->picks = all;
+	for (unsigned i = 0; i < more->count; i++)
+		if (!is_picked(o, more->picks[i].queue))
+			all[o->count++] = more->picks[i];
+}
+
+/* By one more key, which the scripts see as the message's. */
+static int route_by(struct decision *d, struct outcome *o, const struct decide_spec *spec,
+		    struct slice key, struct error *err)
+{
+	const struct slice own = o->msg->key;
+	struct outcome more = *o;
+	const struct route *route;
+	int rc;
+
+	o->msg->key = key;
+	rc = route_find(spec, &more, &route, err);
+	if (rc == TIDE_OK) {
+		more.picks = mem_alloc((route->count + 1) * sizeof(*more.picks));
+		more.count = route->count;
+		rc = pick_queues(&more, spec, route, err);
+		if (rc == TIDE_OK)
+			add_picks(d, o, &more);
+		mem_free(more.picks);
+	}
+	o->msg->key = own;
+	return rc;
+}
+
 static int route_outcome(struct decision *d, struct outcome *o,
 			 const struct decide_spec *spec, struct error *err)
 {
@@ -273,7 +321,11 @@ static int route_outcome(struct decision *d, struct outcome *o,
 		o->picks = d->picks;
 	else if (route->count > 0)
 		o->picks = mem_alloc(route->count * sizeof(*o->picks));
-	return pick_queues(o, spec, route, err);
+	rc = pick_queues(o, spec, route, err);
+	if (__builtin_expect(spec->key_count > 0, 0) && o == &d->first && !o->sender)
+		for (unsigned i = 0; i < spec->key_count && rc == TIDE_OK; i++)
+			rc = route_by(d, o, spec, spec->keys[i], err);
+	return rc;
 }
 
 /* The path of every publish: the rest of it is set when it is known. */

@@ -78,6 +78,10 @@ struct decide_spec {
 			  struct slice name, struct queue **out, struct error *err);
 	const uint64_t *expected; /* of a publish: each topic appends it at this offset,
 				   * or none does. NULL: at any */
+	/* The message, unless a filter sends it elsewhere, goes by these keys as well. A
+	 * queue takes it once. */
+	const struct slice *keys;
+	unsigned key_count;
 	/* Of this decision alone, else NULL. Of a decision that is remembered the
 	 * exchanges are visited again, for this alone. */
 	struct follower *follower;

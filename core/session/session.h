@@ -333,6 +333,9 @@ struct publish_demand {
 	bool has_expected; /* a topic takes it, and each that does has it at this offset
 			    */
 	uint64_t expected;
+	/* It goes by these keys as well; not in a transaction. */
+	const struct slice *keys;
+	unsigned key_count;
 	/* The transaction of the publish; NULL: the channel's, if that has one. */
 	struct session_transaction *transaction;
 };

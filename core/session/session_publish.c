@@ -175,6 +175,10 @@ static void keep(struct session_transaction *t, struct msg *m,
 	if (demand->has_expected)
 		rc = error_set(&err, TIDE_EDENIED,
 			       "PUB expect= cannot be part of a transaction");
+	else if (demand->key_count > 0)
+		rc = error_set(&err, TIDE_ESYNTAX,
+			       "a publish with several keys cannot be part of a "
+			       "transaction");
 	else
 		rc = session_transaction_publish(t, m, demand->must, r, &err);
 	if (rc < 0) {
@@ -182,6 +186,17 @@ static void keep(struct session_transaction *t, struct msg *m,
 		reply_error(r, &err);
 	}
 	msg_unref(m);
+}
+
+/* Through the default exchange a key is the name of a queue. */
+static int check_keys(struct session *s, const struct msg *m,
+		      const struct publish_demand *demand, struct error *err)
+{
+	int rc = TIDE_OK;
+
+	for (unsigned i = 0; i < demand->key_count && rc == TIDE_OK; i++)
+		rc = session_access_check_write(s, m->exchange, demand->keys[i], err);
+	return rc;
 }
 
 void session_publish_take(struct session *s, struct msg *m,
@@ -199,6 +214,8 @@ void session_publish_take(struct session *s, struct msg *m,
 		.may_deal = true,
 		.make_queue = declare_on_demand,
 		.expected = demand->has_expected ? &demand->expected : NULL,
+		.keys = demand->keys,
+		.key_count = demand->key_count,
 	};
 	struct published published = { .id = m->id };
 	int rc = TIDE_OK;
@@ -209,6 +226,8 @@ void session_publish_take(struct session *s, struct msg *m,
 	}
 	if (s->prepared != m || s->exchange_version != s->broker->route_version)
 		rc = enter_exchange(s, m->exchange, m->key, &err);
+	if (rc == TIDE_OK)
+		rc = check_keys(s, m, demand, &err);
 	spec.exchange = s->exchange;
 	s->prepared = NULL;
 	session_publish_begin(s);

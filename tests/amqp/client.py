@@ -142,7 +142,19 @@ def run_pika():
             assert [(p.headers['x-delay'], body) for p, body in got] == [(-1, b'1')], got
             channel.exchange_delete('pika.delayed')
 
-    for function in (properties, confirms, errors, pool, rpc, direct, delayed):
+    def copies():
+        with connect() as c:
+            channel = c.channel()
+            names = [channel.queue_declare('', exclusive=True).method.queue for _ in range(3)]
+            channel.confirm_delivery()
+            channel.basic_publish('', names[0], b'x', pika.BasicProperties(
+                headers={'CC': names[:2], 'BCC': names[2:]}), mandatory=True)
+            for name in names:
+                method, got, body = channel.basic_get(name, auto_ack=True)
+                assert (method.routing_key, method.message_count, body) == (names[0], 0, b'x')
+                assert got.headers == {'CC': names[:2]}, got
+
+    for function in (properties, confirms, errors, pool, rpc, direct, delayed, copies):
         case(function.__name__, function)
 
 

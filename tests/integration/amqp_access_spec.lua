@@ -60,6 +60,8 @@ describe('AMQP', function()
       c:expect_refusal(1, 'basic.consume', { queue = 'mine' }, 403, 'may not read')
       c:publish(1, '', 'others', 'x')
       c:expect_refusal(1, nil, nil, 403, 'write')
+      c:publish(1, '', 'own', 'x', Amqp.properties { { 'headers', Amqp.table { { 'CC', 'A', 'S\0\0\0\6others' } } } })
+      c:expect_refusal(1, nil, nil, 403, 'others')
       c:publish(1, '', 'own', 'x', Amqp.properties { { 'user-id', 'admin' } })
       c:expect_refusal(1, nil, nil, 406, 'user-id')
       c:publish(1, '', 'own', 'x', Amqp.properties { { 'user-id', 'bob' } })
@@ -95,6 +97,7 @@ describe('AMQP', function()
       ['filter/10-x.lua'] = [[return { match = { exchange = "-" }, publish = function(msg)
         if msg.headers.kind == "bad" then return tide.reject("no bad ones") end
         for name in pairs(msg.headers) do if name:find "amqp" then error "it is seen" end end
+        if msg.headers.kind == "moved" then msg.key = "elsewhere" return end
         msg.headers.seen = msg.headers["content-type"] .. msg.headers.n
         msg.headers.n = "8"
       end }]],
@@ -125,6 +128,22 @@ describe('AMQP', function()
     until m
     assert.equal(Amqp.properties { { 'content-type', 'a/b' }, { 'headers', Amqp.table {
       { 'kind', 'S', 'good' }, { 'n', 'S', '8' }, { 'list', 'A', 'V' }, { 'seen', 'S', 'a/b7' } } } }, m.properties)
+    -- Where a filter sends a message is the only place where it goes.
+    local other = connect()
+    other:ask(1, 'confirm.select')
+    for _, name in ipairs { 'copy', 'elsewhere' } do other:ask(1, 'queue.declare', { queue = name }) end
+    for _, kind in ipairs { 'stays', 'moved' } do
+      local key = kind == 'moved' and 'absent' or 'elsewhere'
+      other:publish(1, '', key, kind, Amqp.properties { { 'content-type', 'a/b' }, { 'headers', Amqp.table {
+        { 'kind', 'S', kind }, { 'n', 'I', 7 }, { 'CC', 'A', 'S\0\0\0\4copy' } } } })
+      other:expect_method(1, 'basic.ack')
+      local counts = {}
+      for i, name in ipairs { 'copy', 'elsewhere' } do
+        counts[i] = other:ask(1, 'queue.declare', { queue = name, passive = true }).message_count
+      end
+      assert.same(kind == 'stays' and { 1, 1 } or { 1, 2 }, counts)
+    end
+    other:close()
     local stomp = Stomp.connect(broker)
     stomp:subscribe('1', '/queue/q')
     local frame = stomp:expect('MESSAGE', { ['content-type'] = 'a/b', seen = 'a/b7' }, 'taken')

@@ -27,7 +27,7 @@ describe('AMQP with', function()
   end
 
   for library, cases in pairs {
-    pika = { 'properties', 'confirms', 'errors', 'pool', 'rpc', 'direct', 'delayed' },
+    pika = { 'properties', 'confirms', 'errors', 'pool', 'rpc', 'direct', 'delayed', 'copies' },
     amqp = { 'properties', 'confirms', 'errors', 'consume', 'heartbeats', 'transaction' },
   } do
     needs.client(it, PYTHON .. '-c "import ' .. library .. '"')('python3-' .. library, function()

@@ -163,8 +163,6 @@ describe('AMQP', function()
         { method(1, 'exchange.declare', { exchange = 'x', type = 'x-odd' }), 540, 'x-odd' },
         { method(1, 'queue.declare', { queue = 's', durable = true,
           arguments = Amqp.table { { 'x-queue-type', 'S', 'stream' } } }), 540, 'stream' },
-        { publish .. head(1, Amqp.properties { { 'headers', Amqp.table { { 'CC', 'A', 'S\0\0\0\1x' } } } }), 540,
-          'CC' },
       } do
         local c = connect()
         c:send(case[1])
@@ -587,6 +585,77 @@ describe('AMQP', function()
       expect_empty(other, queue)
       other:expect_refusal(1, 'tx.commit', {}, 406, 'transactional')
       other:leave()
+    end)
+
+    it('go by the keys of CC and BCC too, once to each queue, and BCC is not shown', function()
+      local one, two, three = fresh(), fresh(), fresh()
+      local c = connect(one)
+      for _, queue in ipairs { two, three } do c:ask(1, 'queue.declare', { queue = queue }) end
+      c:ask(1, 'confirm.select')
+      local function array(...)
+        local parts = {}
+        for i, key in ipairs { ... } do parts[i] = ('S') .. ('>s4'):pack(key) end
+        return table.concat(parts)
+      end
+      local function headers(cc, bcc, delay)
+        local list = { { 'a', 'I', 1 } }
+        if cc then list[#list + 1] = { 'CC', 'A', cc } end
+        if bcc then list[#list + 1] = { 'BCC', 'A', bcc } end
+        if delay then list[#list + 1] = { 'x-delay', 'I', delay } end
+        list[#list + 1] = { 'z', 'S', 'z' }
+        return Amqp.properties { { 'type', 't' }, { 'headers', Amqp.table(list) } }
+      end
+      confirmed(c, '', one, 'm', headers(array(two, one), array(three, two)))
+      for _, queue in ipairs { one, two, three } do
+        local m = get(c, queue, { exchange = '', routing_key = one, message_count = 0 })
+        assert.same({ 'm', headers(array(two, one)) }, { m.body, m.properties })
+      end
+      -- A mandatory message is returned if no key leads to a queue.
+      c:publish(1, '', 'nowhere', 'm', headers(nil, array(two)), { mandatory = true })
+      c:expect_method(1, 'basic.ack')
+      assert.equal(headers(), get(c, two).properties)
+      c:publish(1, '', 'nowhere', 'm', headers(array 'nobody', array()), { mandatory = true })
+      c:expect_message(1, 'basic.return', { reply_code = 312, routing_key = 'nowhere' })
+      c:expect_method(1, 'basic.ack')
+      -- Through an exchange, with bindings that overlap, and later.
+      local x = 'copies.' .. one
+      c:ask(1, 'exchange.declare', { exchange = x, type = 'topic' })
+      for queue, key in pairs { [one] = 'a.*', [two] = '#', [three] = 'b.#' } do
+        c:ask(1, 'queue.bind', { queue = queue, exchange = x, routing_key = key })
+      end
+      for _ = 1, 2 do
+        confirmed(c, x, 'a.x', 'm', headers(array('a.y', 'c'), array 'b', 1))
+        for _, queue in ipairs { one, two, three } do
+          traffic.expect_counts(admin, queue, { ready = 1, delayed = 0 })
+          assert.equal(headers(array('a.y', 'c'), nil, -1), get(c, queue, { routing_key = 'a.x' }).properties)
+        end
+      end
+      -- Other messages of the channel have no more than their key.
+      confirmed(c, x, 'a.x', 'm', headers())
+      traffic.expect_counts(admin, three, { ready = 0 })
+      -- An alternate takes it for the key that leads nowhere, also beside one that leads on.
+      c:ask(1, 'exchange.declare', { exchange = 'd.' .. x, type = 'direct',
+        arguments = Amqp.table { { 'alternate-exchange', 'S', x } } })
+      c:ask(1, 'queue.bind', { queue = one, exchange = 'd.' .. x, routing_key = 'k' })
+      confirmed(c, 'd.' .. x, 'k', 'm', headers(array 'b'))
+      for _, queue in ipairs { one, two, three } do assert.equal('m', get(c, queue).body) end
+      for _, queue in ipairs { one, two } do c:ask(1, 'queue.purge', { queue = queue }) end
+      local many = {}
+      for i = 1, 65 do many[i] = 'k' .. i end
+      for _, bad in ipairs { headers(array 'a b'), headers(array ''), headers 'I\0\0\0\1',
+        headers(array(table.unpack(many))), headers(array 'x', array(table.unpack(many, 1, 64))),
+        Amqp.properties { { 'headers', Amqp.table { { 'CC', 'S', 'x' } } } } } do
+        c:publish(1, '', one, 'x', bad)
+        c:expect_refusal(1, nil, nil, 406, 'CC')
+      end
+      c:ask(1, 'tx.select')
+      c:publish(1, '', one, 'x', headers(array(two)))
+      c:expect_refusal(1, nil, nil, 406, 'several keys')
+      expect_empty(c, two)
+      c:ask(1, 'confirm.select')
+      confirmed(c, x, 'a.x', ('x'):rep(5000), headers(array(table.unpack(many, 1, 64))))
+      assert.equal(5000, #get(c, one).body)
+      c:leave()
     end)
 
     it('wait for their x-delay, and go on with its sign turned', function()

@@ -96,6 +96,7 @@ static void free_channel(struct amqp_channel *ch)
 		mem_free(o->text);
 	}
 	mem_free(ch->owed);
+	buf_deinit(&ch->keys);
 }
 
 static void open_channel(struct amqp *l, unsigned number)

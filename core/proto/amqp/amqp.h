@@ -22,6 +22,9 @@
 /* RabbitMQ's lease, for a queue that has none of its own. */
 #define AMQP_LEASE_MS (30 * 60 * 1000)
 
+/* Keys of CC and BCC: each is one more route of a publish. */
+#define AMQP_COPIES_MAX 64
+
 /* Direct reply-to: who consumes from it gets the answers to what its channel publishes.
  */
 #define AMQP_REPLY_TO "amq.rabbitmq.reply-to"
@@ -88,6 +91,7 @@ struct amqp_channel {
 	bool is_mandatory;
 	uint8_t exchange_len, key_len;
 	char exchange[255], key[255];
+	struct buf keys; /* of the headers CC and BCC, each with its length before it */
 	struct msg *msg; /* NULL: it was refused, and its body is skipped */
 	struct error refused;
 	uint64_t body_left;
@@ -127,7 +131,7 @@ struct amqp {
 	uint32_t frame_left;
 	struct buf partial;    /* a long frame, until it is whole */
 	struct buf properties; /* of a delivery */
-	struct buf table;      /* the headers of a publish, with x-delay turned */
+	struct buf table;      /* the headers of a publish, where they change */
 };
 
 /* A request, and the channel that it came on. */

@@ -79,29 +79,32 @@ static void write_anew(struct amqp *l, const struct amqp_properties *p,
 	*bytes = buf_slice(&l->properties);
 }
 
-/* The header x-delay changes its sign, as in RabbitMQ: who publishes a message again with
- * the headers that it has got does not delay it again. Not all clients read a negative
- * 'l' well: it is one only where the publish had one, or must be. */
-static void turn_delay(struct amqp *l, struct amqp_properties *p, uint64_t ms,
-		       struct slice *bytes)
+/* BCC is for the broker alone. The header x-delay changes its sign, as in RabbitMQ: who
+ * publishes a message again with the headers that it has got does not delay it again. Not
+ * all clients read a negative 'l' well: it is one only where the publish had one, or must
+ * be. */
+static void change_headers(struct amqp *l, struct amqp_properties *p, int64_t delay_ms,
+			   struct slice *bytes)
 {
 	struct slice rest = p->values[AMQP_P_HEADERS].s;
 	struct amqp_field f;
 
 	buf_clear(&l->table);
-	while (amqp_field_next(&rest, &f))
-		if (slice_is(f.name, "x-delay"))
-			amqp_field_add_number(
-				&l->table, f.name,
-				f.type != 'l' && ms <= INT32_MAX ? 'I' : 'l', 0 - ms);
-		else
+	while (amqp_field_next(&rest, &f)) {
+		bool is_long = f.type == 'l' || delay_ms > INT32_MAX;
+
+		if (delay_ms > 0 && slice_is(f.name, "x-delay"))
+			amqp_field_add_number(&l->table, f.name, is_long ? 'l' : 'I',
+					      (uint64_t)-delay_ms);
+		else if (!slice_is(f.name, "BCC"))
 			amqp_field_add(&l->table, f.name, f.type, f.bytes);
+	}
 	p->values[AMQP_P_HEADERS].s = buf_slice(&l->table);
 	write_anew(l, p, bytes);
 }
 
-static bool read_delay(const struct amqp_request *q, struct amqp_properties *p,
-		       struct slice *bytes, struct publish_spec *spec)
+static bool read_delay(const struct amqp_request *q, const struct amqp_properties *p,
+		       struct publish_spec *spec)
 {
 	char room[AMQP_TEXT_MAX];
 	struct amqp_field f;
@@ -121,8 +124,6 @@ static bool read_delay(const struct amqp_request *q, struct amqp_properties *p,
 		return false;
 	}
 	spec->delay_ms = (int64_t)ms;
-	if (ms > 0)
-		turn_delay(q->l, p, ms, bytes);
 	return true;
 }
 
@@ -144,17 +145,47 @@ static bool set_reply_to(const struct amqp_request *q, struct amqp_properties *p
 	return true;
 }
 
-static bool check_copies(const struct amqp_request *q, struct slice table)
+static bool refuse_copies(const struct amqp_request *q, struct slice header)
 {
+	amqp_fail(q->l, q->channel, q->method, AMQP_PRECONDITION_FAILED,
+		  "invalid %.*s: expected an array of routing keys, %d in CC and BCC",
+		  SLICE_ARG(header), AMQP_COPIES_MAX);
+	return false;
+}
+
+static bool add_copies(const struct amqp_request *q, const struct amqp_field *header,
+		       unsigned *count)
+{
+	struct slice rest = slice_skip(header->bytes, 4), key;
+	struct buf *keys = &q->channel->keys;
 	struct amqp_field f;
 
+	if (header->type != 'A')
+		return refuse_copies(q, header->name);
+	while (amqp_field_next_item(&rest, &f)) {
+		key = f.type == 'S' ? slice_skip(f.bytes, 4) : NO_TEXT;
+		if (!slice_is_name(key) || key.len > 255 || ++*count > AMQP_COPIES_MAX)
+			return refuse_copies(q, header->name);
+		buf_append_char(keys, (char)key.len);
+		buf_append_slice(keys, key);
+	}
+	return true;
+}
+
+/* @param has_bcc  a header is for the broker alone */
+static bool read_copies(const struct amqp_request *q, struct slice table, bool *has_bcc)
+{
+	struct amqp_field f;
+	unsigned count = 0;
+
+	buf_clear(&q->channel->keys);
+	*has_bcc = false;
 	while (amqp_field_next(&table, &f)) {
-		if (!slice_is(f.name, "CC") && !slice_is(f.name, "BCC"))
-			continue;
-		amqp_fail(q->l, q->channel, q->method, AMQP_NOT_IMPLEMENTED,
-			  "the header %.*s: bind the queues to an exchange",
-			  SLICE_ARG(f.name));
-		return false;
+		bool is_bcc = slice_is(f.name, "BCC");
+
+		*has_bcc |= is_bcc;
+		if ((is_bcc || slice_is(f.name, "CC")) && !add_copies(q, &f, &count))
+			return false;
 	}
 	return true;
 }
@@ -180,9 +211,13 @@ static bool prepare(const struct amqp_request *q, struct amqp_properties *p,
 		.payload_len = body_len,
 	};
 	struct error err = { .code = TIDE_OK };
+	bool has_bcc;
 
-	if (!read_expiration(q, p, &spec) || !read_delay(q, p, &bytes, &spec))
+	if (!read_expiration(q, p, &spec) || !read_delay(q, p, &spec) ||
+	    !read_copies(q, p->values[AMQP_P_HEADERS].s, &has_bcc))
 		return false;
+	if (spec.delay_ms > 0 || has_bcc)
+		change_headers(q->l, p, spec.delay_ms, &bytes);
 	amqp_message_read(&headers, p, bytes);
 	spec.header_count = headers.count;
 	if (session_publish_prepare(q->l->base.session, &spec, &ch->msg, &err) < 0 &&
@@ -210,7 +245,6 @@ void amqp_basic_header(const struct amqp_request *q, uint64_t body_len,
 			  "message size %llu is larger than configured max size %zu",
 			  (unsigned long long)body_len, l->base.payload_max);
 	else if (check_user(q, &p) && set_reply_to(q, &p, &properties) &&
-		 check_copies(q, p.values[AMQP_P_HEADERS].s) &&
 		 prepare(q, &p, properties, (size_t)body_len)) {
 		ch->body_left = body_len;
 		l->missing += (size_t)body_len;
@@ -257,11 +291,28 @@ static struct reply *make_reply(struct amqp_channel *ch, struct channel *session
 	return amqp_owe(ch, &owed);
 }
 
+static unsigned copies_of(struct amqp_channel *ch, struct slice keys[AMQP_COPIES_MAX])
+{
+	struct slice rest = buf_slice(&ch->keys);
+	unsigned count = 0;
+
+	while (rest.len > 0) {
+		size_t len = (uint8_t)rest.data[0];
+
+		keys[count++] = (struct slice){ rest.data + 1, len };
+		rest = slice_skip(rest, 1 + len);
+	}
+	return count;
+}
+
 void amqp_basic_publish(struct amqp_channel *ch)
 {
 	struct amqp *l = ch->l;
 	struct channel *session = session_channel(l->base.session, ch->number);
-	const struct publish_demand demand = { .must = ch->is_mandatory };
+	struct slice keys[AMQP_COPIES_MAX];
+	const struct publish_demand demand = { .must = ch->is_mandatory,
+					       .keys = keys,
+					       .key_count = copies_of(ch, keys) };
 	struct msg *m = ch->msg;
 	struct reply *r;
 

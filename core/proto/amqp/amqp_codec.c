@@ -233,6 +233,11 @@ static bool next_value(struct slice *rest, struct amqp_field *out)
 	return true;
 }
 
+bool amqp_field_next_item(struct slice *rest, struct amqp_field *out)
+{
+	return next_value(rest, out);
+}
+
 bool amqp_field_next(struct slice *rest, struct amqp_field *out)
 {
 	return rest->len > 0 && read_run(rest, 1, &out->name) && next_value(rest, out);

@@ -78,6 +78,8 @@ struct amqp_field {
 
 /* The next item of a table without its length. False: it ends. */
 bool amqp_field_next(struct slice *rest, struct amqp_field *out);
+/* The next item of an array without its length; its name is not set. */
+bool amqp_field_next_item(struct slice *rest, struct amqp_field *out);
 /* Is all of it well formed, and not too deep? */
 bool amqp_field_is_table(struct slice table);
 /* The item of that name; false: there is none. */
