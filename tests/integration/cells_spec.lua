@@ -391,6 +391,8 @@ describe('with cells', function()
     local out, status = stays:cli('list', 'vhosts')
     assert.equal(1, status)
     assert.matches('cell ' .. away .. ' of 2 is missing', out)
+    -- The command line has waited for the reason, too.
+    assert.matches('busy: no broker owns cell ' .. away .. ' at the moment', out)
     assert.matches(vhost_of[default_cell]:gsub('%-', '%%-'), out)
     -- Those that wait are served when one comes.
     c = stays:connect()
