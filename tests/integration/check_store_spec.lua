@@ -464,7 +464,11 @@ describe('a large store', function()
   it('is checked on from where a signal ended the walk', function()
     local line = 'exec 4>&1 >%s/out; %s 4>&- & echo $! >&4'
     local pid = shell.line(line:format(quote(redis.dir), command('--store', redis.url)))
-    assert(wait.poll(function() return redis:cli('CLIENT', 'LIST'):find 'cmd=eval' end))
+    -- The walk is kept from ending before it is seen.
+    assert(wait.poll(function()
+      redis:cli('CLIENT', 'PAUSE', 100, 'WRITE')
+      return redis:cli('CLIENT', 'LIST'):find 'cmd=eval'
+    end))
     os.execute('kill -INT ' .. pid)
     local place, entries
     assert(wait.poll(function()
